@@ -1,0 +1,36 @@
+# make demo   see it learn                      make test       lint, types, tests
+# make bench  step time against bare passes     make test-slow  the checks that take minutes
+PYTHON ?= python3
+BIN := .venv/bin
+export MPLBACKEND := Agg
+
+.PHONY: demo test lint test-slow bench clean
+.DEFAULT_GOAL := test
+
+.venv/ready: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11"; exit 2; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	touch $@
+
+demo: .venv/ready
+	$(BIN)/dualstudent demo
+
+test: lint
+	$(BIN)/pytest
+
+lint: .venv/ready
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+test-slow: .venv/ready
+	$(BIN)/pytest -m slow
+
+bench: .venv/ready
+	$(BIN)/python benchmarks/step_time.py
+
+clean:
+	rm -rf .venv build src/*.egg-info

@@ -1,0 +1,165 @@
+"""The command line. Heavy imports wait until a command needs them, so that help is instant."""
+
+import sys
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from dualstudent.errors import UserError
+from dualstudent.interruption import Interrupted
+
+if TYPE_CHECKING:
+    from dualstudent.training.run import Run
+
+app = typer.Typer(
+    help="Train image classifiers from a few labels and many unlabeled images.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+recipes_app = typer.Typer(help="List and show the recipes that come with dualstudent.")
+app.add_typer(recipes_app, name="recipes")
+console = Console()
+messages = Console(stderr=True)
+
+RunFolder = Annotated[Path, typer.Argument(help="Folder of a run.", metavar="RUN")]
+
+
+def main() -> None:
+    """Entry point: a user's mistake is one line and exit code 2, never a traceback."""
+    warnings.showwarning = lambda message, *_, **__: _say("warning", "yellow", str(message))
+    try:
+        app()
+    except UserError as error:
+        _say("error", "red", str(error))
+        sys.exit(2)
+    except Interrupted as stop:
+        _say("stopped", "yellow", str(stop))
+        sys.exit(128 + stop.number)
+
+
+@app.command()
+def demo(
+    seeds: Annotated[int, typer.Option(min=1, help="How many times, with other labels.")] = 1,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the runs; runs found there are continued.")
+    ] = None,
+) -> None:
+    """See Dual Student learn from unlabeled digits: nothing to download, about two minutes."""
+    from dualstudent.demo import run_demo
+
+    run_demo(out or _free_folder(Path("runs/demo")), seeds, console)
+
+
+@app.command()
+def train(
+    recipe: Annotated[str, typer.Argument(help="Name of a recipe, or path of a .toml file.")],
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; may be repeated."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the run; default: runs/RECIPE-SEED.")
+    ] = None,
+) -> None:
+    """Train by a recipe, for example [bold]dualstudent train demo --set data.labels=20[/bold]."""
+    from dualstudent.recipes import load_recipe
+    from dualstudent.training.loop import train as train_by
+    from dualstudent.training.progress import progress_on
+
+    chosen = load_recipe(recipe, set_ or ())
+    folder = out or Path("runs") / f"{Path(recipe).stem}-{chosen.seed}"
+    with progress_on(console) as progress:
+        run = train_by(chosen, folder, progress.observer(folder.name))
+    _show(run)
+
+
+@app.command()
+def resume(run: RunFolder) -> None:
+    """Continue a run exactly where it stopped."""
+    from dualstudent.training.loop import resume as continue_run
+    from dualstudent.training.progress import progress_on
+
+    with progress_on(console) as progress:
+        continued = continue_run(run, progress.observer(run.name))
+    _show(continued)
+
+
+@app.command()
+def evaluate(run: RunFolder) -> None:
+    """Evaluate the networks of a finished run on the test set of its recipe."""
+    from dualstudent.report.tables import result_table
+    from dualstudent.training.model import evaluate_run
+    from dualstudent.training.run import Run
+
+    figures = evaluate_run(Run.open(run))
+    console.print(result_table(figures, f"{run}, test set"))
+
+
+@recipes_app.callback(invoke_without_command=True)
+def recipes(context: typer.Context) -> None:
+    """Without a sub-command: list the recipes."""
+    if context.invoked_subcommand is None:
+        list_recipes()
+
+
+@recipes_app.command("list")
+def list_recipes() -> None:
+    """The recipes, a line each."""
+    from rich.table import Table
+
+    from dualstudent.recipes import load_recipe, recipe_names
+
+    table = Table(box=None, show_header=False)
+    for name in recipe_names():
+        table.add_row(f"[bold]{name}[/bold]", load_recipe(name).description)
+    console.print(table)
+
+
+@recipes_app.command("show")
+def show_recipe(
+    name: Annotated[str, typer.Argument(help="Name of a recipe, or path of a .toml file.")],
+    full: Annotated[
+        bool, typer.Option("--full", help="Every setting, also those it does not state.")
+    ] = False,
+) -> None:
+    """The text of a recipe, to read or to save and edit."""
+    from dualstudent.recipes import load_recipe
+    from dualstudent.recipes.reading import recipe_source, to_toml
+
+    text = to_toml(load_recipe(name)) if full else recipe_source(name)
+    typer.echo(text, nl=False)
+
+
+def _show(run: "Run") -> None:
+    from dualstudent.report.curves import draw_curves
+    from dualstudent.report.tables import duration, percent, result_table
+
+    result = run.read_result()
+    console.print(result_table(result["networks"], f"{run.folder}, last epoch"))
+    chosen = result["chosen_on_test"]["error"]
+    console.print(f"mean over the networks: {percent(result['error'])} test error")
+    console.print(f"best epoch and network chosen on the test set (not honest): {percent(chosen)}")
+    draw_curves({"": run.read_metrics()}, run.curves, str(run.folder))
+    console.print(f"{duration(result['seconds'])}; files in {run.folder}, curves in {run.curves}")
+
+
+def _free_folder(wanted: Path) -> Path:
+    """The folder, or the first numbered one beside it that does not exist yet."""
+    folder, number = wanted, 1
+    while folder.exists():
+        number += 1
+        folder = wanted.with_name(f"{wanted.name}-{number}")
+    return folder
+
+
+def _say(what: str, colour: str, message: str) -> None:
+    messages.print(f"[bold {colour}]{what}:[/bold {colour}]", end=" ")
+    messages.print(message, markup=False, highlight=False, soft_wrap=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Data: from published files to batches of two views. Knows nothing of learning."""

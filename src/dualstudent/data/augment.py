@@ -1,0 +1,92 @@
+"""Perturbations of whole batches, drawn independently for every sample and every view."""
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from dualstudent.settings import Settings
+
+
+class Augmentation(Settings):
+    """What perturbs a view; all off by default."""
+
+    translate: int = Field(0, ge=0, description="largest shift in pixels, borders reflected")
+    flip: bool = Field(False, description="mirror left and right, half of the time")
+    noise: float = Field(0.0, ge=0, description="σ of Gaussian noise on normalised pixels")
+
+
+class Normalisation(Settings):
+    """Per channel: (x − mean) / std for x in [0, 1]; one value serves all channels."""
+
+    mean: tuple[float, ...] = Field((0.5,), min_length=1)
+    std: tuple[float, ...] = Field((0.5,), min_length=1)
+
+
+def perturbed(
+    pixels: Tensor,
+    positions: Tensor,
+    augmentation: Augmentation,
+    normalisation: Normalisation,
+    generator: torch.Generator,
+) -> Tensor:
+    """One view of the images at ``positions``: shifted, mirrored, normalised, with noise.
+
+    Geometry acts on the bytes, in the same gather that picks the images.
+
+    Args:
+        pixels: (N, channels, H, W) uint8, the whole data set.
+        positions: (B,) int64.
+        augmentation: what to draw.
+        normalisation: of the values.
+        generator: on the device of ``pixels``; decides everything that is drawn.
+
+    Returns:
+        (B, channels, H, W) float32, channels last in memory.
+    """
+    if augmentation.translate or augmentation.flip:
+        chosen = _moved(pixels, positions, augmentation, generator)
+    else:
+        chosen = pixels[positions]
+    images = normalised(chosen, normalisation)
+    if augmentation.noise:
+        noise = torch.empty_like(images).normal_(std=augmentation.noise, generator=generator)
+        images += noise
+    return images
+
+
+def normalised(pixels: Tensor, normalisation: Normalisation) -> Tensor:
+    """Bytes as the floats that networks see, channels last in memory.
+
+    Example:
+        >>> normalised(torch.tensor([[[[0, 255]]]], dtype=torch.uint8), Normalisation())
+        tensor([[[[-1.,  1.]]]])
+    """
+    mean = torch.tensor(normalisation.mean, device=pixels.device).reshape(-1, 1, 1)
+    std = torch.tensor(normalisation.std, device=pixels.device).reshape(-1, 1, 1)
+    # Laid out explicitly: with one channel, a conversion would keep the layout it finds, and the
+    # whole network would run channels first, a third slower on a CPU.
+    images = torch.empty(
+        pixels.shape, device=pixels.device, memory_format=torch.channels_last
+    ).copy_(pixels)
+    return images.mul_(1 / (255 * std)).sub_(mean / std)
+
+
+def _moved(
+    pixels: Tensor, positions: Tensor, augmentation: Augmentation, generator: torch.Generator
+) -> Tensor:
+    count, (height, width) = len(positions), pixels.shape[2:]
+    largest, device = augmentation.translate, pixels.device
+    shift = torch.randint(-largest, largest + 1, (2, count, 1), generator=generator, device=device)
+    rows = _reflected(torch.arange(height, device=device) + shift[0], height)
+    columns = _reflected(torch.arange(width, device=device) + shift[1], width)
+    if augmentation.flip:
+        mirror = torch.rand(count, 1, generator=generator, device=device) < 0.5
+        columns = torch.where(mirror, columns.flip(1), columns)
+    # Advanced indices around a slice put the channels last: (B, H, W, channels).
+    moved = pixels[positions[:, None, None], :, rows[:, :, None], columns[:, None, :]]
+    return moved.permute(0, 3, 1, 2)
+
+
+def _reflected(index: Tensor, size: int) -> Tensor:
+    """Indices beyond the border count back from it, without repeating the border itself."""
+    return (size - 1) - ((size - 1) - index.abs()).abs()

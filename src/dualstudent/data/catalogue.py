@@ -1,0 +1,31 @@
+"""The data sets by name."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal, get_args
+
+from dualstudent.data.embedded import load_digits_8x8, load_mnist_5k
+from dualstudent.data.images import Images
+from dualstudent.data.mnist import load_mnist
+from dualstudent.data.usps import load_usps
+
+DataSetName = Literal["mnist", "usps", "mnist-5k", "digits-8x8"]
+
+_LOADERS: dict[str, Callable[[str, Path], Images]] = {
+    "mnist": load_mnist,
+    "usps": load_usps,
+    "mnist-5k": load_mnist_5k,
+    "digits-8x8": load_digits_8x8,
+}
+assert set(_LOADERS) == set(get_args(DataSetName))
+
+
+def load(name: DataSetName, part: Literal["train", "test"], folder: Path) -> Images:
+    """The training or test part of a data set.
+
+    Args:
+        name: of the data set.
+        part: ``"train"`` or ``"test"``.
+        folder: the data folder, see :func:`dualstudent.data.files.data_folder`.
+    """
+    return _LOADERS[name](part, folder)

@@ -1,0 +1,102 @@
+"""From the names of data sets to what a run may see: images, and the labels it was given."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from dualstudent.data.catalogue import DataSetName, load
+from dualstudent.data.files import data_folder
+from dualstudent.data.images import Images
+from dualstudent.data.splits import choose_labeled, read_manifest
+from dualstudent.errors import UserError
+from dualstudent.settings import Settings
+
+
+class DataSettings(Settings):
+    """Where images and labels come from."""
+
+    source: DataSetName = Field(description="the data set that the labels come from")
+    target: DataSetName | None = Field(
+        None, description="the data set to adapt to: unlabeled images and test; default: source"
+    )
+    labels: Annotated[int, Field(gt=0)] | Literal["all"] = Field(
+        "all", description="how many samples of the source have a label, balanced over the classes"
+    )
+    split: Path | None = Field(None, description="a split.json to repeat instead of drawing one")
+    image_size: Annotated[int, Field(gt=0)] | None = Field(
+        None, description="pixels a side; default: as the source has them"
+    )
+    folder: Path | None = Field(None, description="data folder; default: $DUALSTUDENT_DATA")
+
+
+@dataclass(frozen=True)
+class PreparedData:
+    """What a run sees. The labels of unlabeled and target samples are not in here.
+
+    Attributes:
+        source: the data set that the labels come from.
+        pixels: (N, channels, H, W) uint8, source and, after it, target images.
+        labels: (N,) int64, −1 wherever the run was given no label.
+        labeled: positions of the samples with a label.
+        unlabeled: positions of the samples on which students teach each other.
+        test: what the run is evaluated on.
+    """
+
+    source: Images
+    pixels: Tensor
+    labels: Tensor
+    labeled: Tensor
+    unlabeled: Tensor
+    test: Images
+
+    @property
+    def everything_labeled(self) -> bool:
+        """The fully supervised case, in which labeled samples also teach like unlabeled ones."""
+        return len(self.labeled) == len(self.labels)
+
+
+def prepare(settings: DataSettings, seed: int) -> PreparedData:
+    """Load what ``settings`` name and hide the labels that the run must not see."""
+    folder = data_folder(settings.folder)
+    source = load(settings.source, "train", folder)
+    size = settings.image_size or source.pixels.shape[-1]
+    source = source.resized(size)
+    target_name = settings.target or settings.source
+    test = load(target_name, "test", folder).resized(size)
+    labeled = _labeled_positions(settings, source, seed)
+    pixels = source.pixels
+    if settings.target is not None:
+        target = load(settings.target, "train", folder).resized(size)
+        _check_same_task(source, target)
+        pixels = torch.cat([source.pixels, target.pixels])
+        unlabeled = torch.arange(len(source), len(pixels))
+    elif len(labeled) == len(source):
+        unlabeled = labeled
+    else:
+        hidden = torch.ones(len(source), dtype=torch.bool)
+        hidden[labeled] = False
+        unlabeled = hidden.nonzero().squeeze(1)
+    labels = torch.full((len(pixels),), -1)
+    labels[labeled] = source.labels[labeled]
+    return PreparedData(source, pixels, labels, labeled, unlabeled, test)
+
+
+def _labeled_positions(settings: DataSettings, source: Images, seed: int) -> Tensor:
+    if settings.split is not None:
+        return read_manifest(settings.split, source)
+    if settings.labels == "all":
+        return torch.arange(len(source))
+    return choose_labeled(source, settings.labels, seed)
+
+
+def _check_same_task(source: Images, target: Images) -> None:
+    if source.classes != target.classes or source.channels != target.channels:
+        raise UserError(
+            f"data.target: {target.name} has {len(target.classes)} classes and {target.channels} "
+            f"channel(s), {source.name} has {len(source.classes)} and {source.channels}; "
+            "adaptation needs the same of both"
+        )

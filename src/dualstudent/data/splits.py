@@ -1,0 +1,78 @@
+"""Which samples have a label: chosen at random, balanced, by seed, and written down."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dualstudent.data.images import Images
+from dualstudent.errors import UserError
+from dualstudent.randomness import generator_for
+
+
+def choose_labeled(images: Images, count: int, seed: int) -> Tensor:
+    """Positions of ``count`` samples, equally many of each class, sorted.
+
+    Args:
+        images: to choose from.
+        count: a multiple of the number of classes.
+        seed: decides the choice.
+    """
+    classes = len(images.classes)
+    each, rest = divmod(count, classes)
+    if rest or each == 0:
+        raise UserError(
+            f"data.labels = {count} cannot be balanced over the {classes} classes of "
+            f"{images.name}; use a multiple of {classes}"
+        )
+    shuffled = torch.randperm(len(images), generator=generator_for(seed, "labels"))
+    chosen = []
+    for label, name in enumerate(images.classes):
+        members = shuffled[images.labels[shuffled] == label]
+        if len(members) < each:
+            raise UserError(
+                f"data.labels = {count} asks for {each} labels of class {name!r}, "
+                f"but {images.name} has {len(members)}"
+            )
+        chosen.append(members[:each])
+    return torch.cat(chosen).sort().values
+
+
+def write_manifest(path: Path, images: Images, labeled: Tensor, seed: int) -> None:
+    """Write down which samples of which data have a label, so that it can be repeated."""
+    manifest = {
+        "data": images.name,
+        "images": len(images),
+        "sha256": images.fingerprint(),
+        "seed": seed,
+        "per_class": {
+            name: int((images.labels[labeled] == label).sum())
+            for label, name in enumerate(images.classes)
+        },
+        "labeled": labeled.tolist(),
+    }
+    path.write_text(json.dumps(manifest, indent=1) + "\n")
+
+
+def read_manifest(path: Path, images: Images) -> Tensor:
+    """The labeled positions of a manifest, refused if it belongs to other data."""
+    manifest = _parsed(path)
+    if manifest["sha256"] != images.fingerprint():
+        raise UserError(
+            f"{path}: belongs to {manifest['data']!r} with {manifest['images']:,} images and other "
+            f"content than the {len(images):,} images of {images.name!r} found now"
+        )
+    return torch.tensor(manifest["labeled"])
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    try:
+        manifest = json.loads(path.read_text())
+        fields = (manifest["data"], manifest["images"], manifest["sha256"], manifest["labeled"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path}: not a readable split manifest ({error!r})") from error
+    if not (isinstance(fields[3], list) and all(isinstance(i, int) for i in fields[3])):
+        raise UserError(f"{path}: 'labeled' must be a list of positions")
+    return dict(manifest)

@@ -1,0 +1,60 @@
+"""Endless streams of positions whose own position is a single integer."""
+
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from dualstudent.randomness import generator_for
+
+
+class Stream:
+    """Shuffles ``positions`` anew for every pass and hands them out in batches, for ever.
+
+    The batch of a step is a function of (seed, name, step): to continue a stream, ask for the
+    next step.
+
+    Args:
+        positions: (N,) int64, what to hand out.
+        batch_size: how many a step.
+        seed: of the run.
+        name: keeps streams of one run apart.
+        whole_batches: every pass starts with a new batch and drops the incomplete last one
+            (an epoch); otherwise passes follow each other without a gap.
+
+    Example:
+        >>> stream = Stream(torch.arange(5), batch_size=2, seed=0, name="labeled")
+        >>> taken = torch.cat([stream.batch(step) for step in range(5)])  # two passes
+        >>> sorted(taken.tolist())
+        [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+    """
+
+    def __init__(
+        self, positions: Tensor, batch_size: int, seed: int, name: str, whole_batches: bool = False
+    ) -> None:
+        self._positions = positions
+        self._batch_size = batch_size
+        self._pass_length = len(positions)
+        if whole_batches:
+            self._pass_length -= len(positions) % batch_size
+        if self._pass_length == 0:
+            raise ValueError(
+                f"{len(positions)} {name} samples are fewer than one batch of {batch_size}"
+            )
+        # Batches look at the current pass and at most reach into the next.
+        self._order = lru_cache(maxsize=2)(
+            lambda number: torch.randperm(
+                len(positions), generator=generator_for(seed, name, number)
+            )[: self._pass_length]
+        )
+
+    def batch(self, step: int) -> Tensor:
+        """(batch_size,) int64: the positions of step ``step``, counted from 0."""
+        taken: list[Tensor] = []
+        start, missing = step * self._batch_size, self._batch_size
+        while missing:
+            number, offset = divmod(start, self._pass_length)
+            piece = self._order(number)[offset : offset + missing]
+            taken.append(piece)
+            start, missing = start + len(piece), missing - len(piece)
+        return self._positions[torch.cat(taken)]

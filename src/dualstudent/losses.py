@@ -1,0 +1,135 @@
+"""The loss terms, one equation each, as pure functions of tensors.
+
+Ke et al., Dual Student: Breaking the Limits of the Teacher in Semi-supervised Learning,
+ICCV 2019. B is the batch size and C the number of classes throughout. Targets are constants:
+no function here passes gradient to its ``target``.
+"""
+
+from collections.abc import Callable
+
+from torch import Tensor
+from torch.nn import functional as F
+
+Distance = Callable[[Tensor, Tensor], Tensor]
+"""Measures how far logits (B, C) are from target probabilities (B, C): one value a sample."""
+
+
+def squared_distance(p: Tensor, q: Tensor) -> Tensor:
+    """‖p − q‖² averaged over the classes.
+
+    The paper writes a sum; its published weights λ belong to the average (docs/fidelity.md).
+
+    Args:
+        p: (B, C), probabilities.
+        q: (B, C), probabilities.
+
+    Returns:
+        (B,), in [0, 2/C].
+
+    Example:
+        >>> import torch
+        >>> squared_distance(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]]))
+        tensor([1.])
+    """
+    return (p - q).square().mean(dim=1)
+
+
+def mse(logits: Tensor, target: Tensor) -> Tensor:
+    """The distance ℛ of Eq. 1 and ℒ_mse of Eq. 5 between a prediction and a constant target.
+
+    Args:
+        logits: (B, C), what is to move.
+        target: (B, C), probabilities that stay where they are.
+
+    Returns:
+        (B,), the squared distance of the probabilities, averaged over the classes.
+    """
+    return squared_distance(logits.softmax(dim=1), target.detach())
+
+
+def kl(logits: Tensor, target: Tensor) -> Tensor:
+    """The other choice for ℛ in Eq. 1: KL(target ‖ softmax(logits)).
+
+    Args:
+        logits: (B, C), what is to move.
+        target: (B, C), probabilities that stay where they are.
+
+    Returns:
+        (B,), in [0, ∞), summed over the classes as a divergence is.
+    """
+    return F.kl_div(logits.log_softmax(dim=1), target.detach(), reduction="none").sum(dim=1)
+
+
+def classification(class_logits: Tensor, labels: Tensor, average_over_batch: bool = True) -> Tensor:
+    """ℒ_cls: cross entropy on the labeled samples.
+
+    Args:
+        class_logits: (B, C).
+        labels: (B,) int64, −1 where unlabeled.
+        average_over_batch: divide the sum by B, as the paper's numbers were made, so that the
+            labels weigh less the fewer of a batch have one; otherwise by the labeled samples.
+
+    Returns:
+        A scalar; 0 if nothing is labeled.
+
+    Example:
+        >>> import torch
+        >>> logits = torch.tensor([[0.0, 0.0], [5.0, 5.0]])
+        >>> classification(logits, torch.tensor([1, -1]), average_over_batch=False)
+        tensor(0.6931)
+    """
+    total = F.cross_entropy(class_logits, labels, ignore_index=-1, reduction="sum")
+    if average_over_batch:
+        return total / len(labels)
+    return total / (labels >= 0).sum().clamp(min=1)
+
+
+def consistency(logits: Tensor, target: Tensor, distance: Distance = mse) -> Tensor:
+    """Eq. 1, ℒ_con: a prediction should survive a perturbation.
+
+    Args:
+        logits: (B, C), of the consistency head on one view.
+        target: (B, C), 𝒯ₓ, probabilities for another view; a constant.
+        distance: ℛ, :func:`mse` or :func:`kl`.
+
+    Returns:
+        A scalar, the mean over all samples, labeled or not.
+
+    Example:
+        >>> import torch
+        >>> consistency(torch.zeros(1, 2), torch.tensor([[1.0, 0.0]]))
+        tensor(0.2500)
+    """
+    return distance(logits, target).mean()
+
+
+def stabilization(distance_to_other: Tensor, guided: Tensor) -> Tensor:
+    """Eq. 6, ℒ_sta: follow the other student where it is the guide.
+
+    Args:
+        distance_to_other: (B,), ℒ_mse of Eq. 5 between this student and the other.
+        guided: (B,) bool, from :func:`dualstudent.stability.is_guided`, false for samples
+            that take no part.
+
+    Returns:
+        A scalar: the sum over the guided samples divided by B.
+
+    Example:
+        >>> import torch
+        >>> stabilization(torch.tensor([0.4, 0.2]), torch.tensor([True, False]))
+        tensor(0.2000)
+    """
+    return (distance_to_other * guided).mean()
+
+
+def logit_distance(class_logits: Tensor, consistency_logits: Tensor) -> Tensor:
+    """ℒ_res: keeps the two decoupled heads close; gradient flows into both.
+
+    Args:
+        class_logits: (B, C).
+        consistency_logits: (B, C).
+
+    Returns:
+        A scalar, the squared difference averaged over samples and classes.
+    """
+    return F.mse_loss(class_logits, consistency_logits)

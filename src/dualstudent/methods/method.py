@@ -1,0 +1,87 @@
+"""What every method is: students, and how they learn from one batch."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from dualstudent.batch import Batch
+from dualstudent.settings import Settings
+
+
+@dataclass(frozen=True)
+class StudentLoss:
+    """What one student minimises in one step.
+
+    Attributes:
+        terms: name → scalar, each already multiplied by its weight.
+    """
+
+    terms: dict[str, Tensor]
+
+    @property
+    def total(self) -> Tensor:
+        """The sum of the terms (Eq. 7)."""
+        first, *others = self.terms.values()
+        return sum(others, start=first)
+
+
+class MethodSettings(Settings):
+    """What can be set of a method; each method adds its own."""
+
+    name: str
+
+    @property
+    def student_count(self) -> int:
+        """How many students, and so optimizers, the method trains."""
+        return 1
+
+
+class Method(nn.Module, ABC):
+    """A way to learn from labeled and unlabeled samples.
+
+    A method owns its students and whatever else it must remember (as sub-modules and buffers,
+    so that its ``state_dict`` is all there is to save). It knows neither where batches come
+    from nor who steps the optimizers: the training loop asks it for losses, runs backward on
+    their sum and steps one optimizer per student.
+
+    Args:
+        students: as many networks as ``settings.student_count``; each maps a batch of images
+            to a :class:`~dualstudent.prediction.Prediction`.
+        settings: an instance of the method's ``Settings``.
+    """
+
+    Settings: ClassVar[type[MethodSettings]]
+    learns_from_unlabeled: ClassVar[bool] = True
+    views: ClassVar[int] = 2
+
+    def __init__(self, students: Sequence[nn.Module], settings: MethodSettings) -> None:
+        super().__init__()
+        if len(students) != settings.student_count:
+            raise ValueError(
+                f"{settings.name} trains {settings.student_count} student(s), got {len(students)}"
+            )
+        self.students = nn.ModuleList(students)
+
+    @abstractmethod
+    def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:
+        """The loss of each student on ``batch``, in the order of ``students``.
+
+        Args:
+            batch: two views of the same samples.
+            ramp: in [0, 1], how much the terms without labels count this early in training.
+        """
+
+    @property
+    def evaluated(self) -> dict[str, nn.Module]:
+        """Name → network, for all that are evaluated; the headline is the mean over them."""
+        if len(self.students) == 1:
+            return {"student": self.students[0]}
+        return {f"student{i}": student for i, student in enumerate(self.students, start=1)}
+
+    @property
+    def confidence_threshold(self) -> float:
+        """The ξ of Eq. 3 by which predictions are reported as stable."""
+        return 0.8

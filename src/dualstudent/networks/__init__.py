@@ -1,0 +1,6 @@
+"""Networks: each maps images (B, channels, H, W) to a Prediction."""
+
+from dualstudent.networks.cnn13 import CNN13
+from dualstudent.networks.digits_cnn import DigitsCNN
+
+__all__ = ["CNN13", "DigitsCNN"]

@@ -1,0 +1,56 @@
+"""The 13-layer CNN of the CIFAR and SVHN experiments (Appendix B)."""
+
+from torch import Tensor, nn
+
+from dualstudent.networks.convolution import convolution
+from dualstudent.networks.heads import DecoupledHeads
+from dualstudent.prediction import Prediction
+
+
+class CNN13(nn.Module):
+    """Nine convolutions, two poolings, a mean over the map, decoupled heads.
+
+    3,127,208 parameters for RGB images and 10 classes; any image of 12 pixels or more a side.
+
+    Args:
+        channels: of the images.
+        classes: C.
+        dropout: after each max pooling.
+        weight_norm: on every convolution and both heads.
+
+    Example:
+        >>> import torch
+        >>> CNN13()(torch.rand(2, 3, 32, 32)).features.shape
+        torch.Size([2, 128])
+    """
+
+    smallest_image = 12
+
+    def __init__(
+        self,
+        channels: int = 3,
+        classes: int = 10,
+        dropout: float = 0.5,
+        weight_norm: bool = True,
+    ) -> None:
+        super().__init__()
+        self.trunk = nn.Sequential(
+            convolution(channels, 128, weight_norm=weight_norm),
+            convolution(128, 128, weight_norm=weight_norm),
+            convolution(128, 128, weight_norm=weight_norm),
+            nn.MaxPool2d(2),
+            nn.Dropout(dropout),
+            convolution(128, 256, weight_norm=weight_norm),
+            convolution(256, 256, weight_norm=weight_norm),
+            convolution(256, 256, weight_norm=weight_norm),
+            nn.MaxPool2d(2),
+            nn.Dropout(dropout),
+            convolution(256, 512, padding=0, weight_norm=weight_norm),
+            convolution(512, 256, kernel=1, padding=0, weight_norm=weight_norm),
+            convolution(256, 128, kernel=1, padding=0, weight_norm=weight_norm),
+        )
+        self.heads = DecoupledHeads(128, classes, weight_norm)
+
+    def forward(self, images: Tensor) -> Prediction:
+        prediction: Prediction = self.heads(self.trunk(images).mean(dim=(2, 3)))
+        return prediction

@@ -1,0 +1,166 @@
+"""Reading recipes: TOML files that state what differs from the recipe they build on."""
+
+import difflib
+import tomllib
+from collections.abc import Iterable
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from dualstudent.errors import UserError
+from dualstudent.methods import METHODS
+from dualstudent.recipes.schema import Recipe
+
+Table = dict[str, Any]
+
+
+def recipe_names() -> list[str]:
+    """The recipes that come with the package."""
+    files = resources.files("dualstudent.recipes").iterdir()
+    return sorted(file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml"))
+
+
+def load_recipe(name_or_path: str | Path, changes: Iterable[str] = ()) -> Recipe:
+    """A recipe of the package or of a file, with changes applied and everything checked.
+
+    Args:
+        name_or_path: one of :func:`recipe_names`, or the path of a TOML file.
+        changes: ``"key=value"`` each, the key with dots and the value in TOML.
+
+    Raises:
+        UserError: names the key, its value and what is allowed.
+
+    Example:
+        >>> load_recipe("demo", ["seed=3", "schedule.epochs=2"]).schedule.epochs
+        2
+    """
+    table = _resolved(str(name_or_path), seen=())
+    for change in changes:
+        _apply(table, change)
+    return validated(table, str(name_or_path))
+
+
+def validated(table: Table, origin: str) -> Recipe:
+    """The recipe of a table; all that is wrong with it in one line."""
+    try:
+        return Recipe.model_validate(table)
+    except ValidationError as error:
+        raise UserError(f"recipe {origin}: {_explained(error.errors())}") from error
+
+
+def to_toml(recipe: Recipe) -> str:
+    """The recipe with every setting spelled out."""
+    return tomli_w.dumps(recipe.model_dump(mode="json", exclude_none=True))
+
+
+def recipe_source(name: str) -> str:
+    """The text of a recipe of the package, comments included."""
+    if name not in recipe_names():
+        raise UserError(f"there is no recipe {name!r}{_nearest(name, recipe_names())}")
+    return (resources.files("dualstudent.recipes") / f"{name}.toml").read_text("utf-8")
+
+
+def _resolved(name: str, seen: tuple[str, ...]) -> Table:
+    """The table of a recipe on top of the one it extends."""
+    if name in seen:
+        raise UserError(f"recipe {name}: extends itself through {' → '.join((*seen, name))}")
+    path = Path(name)
+    if name in recipe_names():
+        text = recipe_source(name)
+    elif path.suffix == ".toml" or path.exists():
+        text = _text(path)
+    else:
+        raise UserError(
+            f"there is no recipe {name!r}{_nearest(name, recipe_names())}; "
+            "'dualstudent recipes' lists them, a file ends in .toml"
+        )
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"recipe {name}: not valid TOML: {error}") from error
+    base = table.pop("extends", None)
+    if base is None:
+        return table
+    if not isinstance(base, str):
+        raise UserError(f"recipe {name}: extends = {base!r} must name one recipe")
+    return _merged(_resolved(base, (*seen, name)), table)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"recipe {path}: cannot be read ({error})") from error
+
+
+def _merged(base: Table, over: Table) -> Table:
+    """``over`` wins, table by table; a method or network of another name starts afresh."""
+    merged = dict(base)
+    for key, value in over.items():
+        below = merged.get(key)
+        if isinstance(below, dict) and isinstance(value, dict) and _same_name(below, value):
+            merged[key] = _merged(below, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def _same_name(base: Table, over: Table) -> bool:
+    return bool(over.get("name", base.get("name")) == base.get("name"))
+
+
+def _apply(table: Table, change: str) -> None:
+    key, equals, text = change.partition("=")
+    parts = [part.strip() for part in key.split(".")]
+    if not equals or not all(parts):
+        raise UserError(f"--set {change!r}: write it as key=value, for example seed=1")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()  # a bare word is a string
+    addition: Table = {parts[-1]: value}
+    for part in reversed(parts[:-1]):
+        addition = {part: addition}
+    table.update(_merged(table, addition))
+
+
+def _explained(problems: list[ErrorDetails]) -> str:
+    """Every problem once: the key, its value, and what is allowed."""
+    texts: dict[str, str] = {}
+    for problem in problems:
+        section, *rest = (str(part) for part in problem["loc"])
+        if section == "method":
+            rest = rest[1:]  # the name that told the methods apart
+        key = ".".join((section, *rest[:1]))
+        message = problem["msg"][0].lower() + problem["msg"][1:]
+        if problem["type"] == "missing":
+            texts[key] = f"{key} is missing"
+        elif problem["type"] == "union_tag_invalid":
+            context = problem["ctx"]
+            texts[key] = f"{key}.name = {context['tag']!r}: use one of {context['expected_tags']}"
+        elif problem["type"] == "union_tag_not_found":
+            texts[key] = f"{key}.name is missing"
+        elif problem["type"] == "extra_forbidden":
+            texts[key] = f"{key} = {problem['input']!r}: unknown key{_nearest(key, _known_keys())}"
+        elif key in texts:  # the other members of a union
+            texts[key] += f" or {message.removeprefix('input should be ')}"
+        else:
+            texts[key] = f"{key} = {problem['input']!r}: {message}"
+    return "; ".join(texts.values())
+
+
+def _known_keys() -> list[str]:
+    keys = list(Recipe.model_fields)
+    for name, field in Recipe.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            keys += [f"{name}.{key}" for key in field.annotation.model_fields]
+    return keys + [f"method.{key}" for method in METHODS for key in method.Settings.model_fields]
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else ""

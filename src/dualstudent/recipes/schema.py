@@ -1,0 +1,50 @@
+"""The recipe: everything that defines a run."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from dualstudent.data.augment import Augmentation, Normalisation
+from dualstudent.data.batches import BatchSettings
+from dualstudent.data.prepare import DataSettings
+from dualstudent.methods import AnyMethodSettings
+from dualstudent.networks.build import NetworkSettings
+from dualstudent.settings import Settings
+from dualstudent.training.schedules import ScheduleSettings
+
+
+class OptimizerSettings(Settings):
+    """SGD with Nesterov momentum, one optimizer per student, decay on every parameter."""
+
+    learning_rate: float = Field(gt=0)
+    momentum: float = Field(0.9, gt=0, lt=1)
+    weight_decay: float = Field(1e-4, ge=0)
+
+
+class DeviceSettings(Settings):
+    """Where and how precisely to compute."""
+
+    accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
+
+
+class Recipe(Settings):
+    """Everything that defines a run: the same recipe on the same machine gives the same result.
+
+    Example:
+        >>> from dualstudent import load_recipe
+        >>> load_recipe("demo").method.name
+        'dual-student'
+    """
+
+    description: str = ""
+    seed: int = Field(0, ge=0)
+    data: DataSettings
+    normalisation: Normalisation = Normalisation()
+    augmentation: Augmentation = Augmentation()
+    network: NetworkSettings
+    method: AnyMethodSettings
+    batch: BatchSettings
+    optimizer: OptimizerSettings
+    schedule: ScheduleSettings
+    device: DeviceSettings = DeviceSettings()

@@ -1,0 +1,1 @@
+"""Reports: what a run made, as tables and pictures."""

@@ -1,0 +1,42 @@
+"""Pictures of runs: how error and stability went, epoch by epoch."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+Metrics = Sequence[Mapping[str, Any]]
+
+
+def draw_curves(runs: Mapping[str, Metrics], path: Path, title: str = "") -> None:
+    """Test error and share of stable samples against epochs, a line per network, as PNG.
+
+    Args:
+        runs: label → lines of a run's metrics.
+        path: of the picture.
+        title: above it.
+    """
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    error, stable = figure.subplots(1, 2)
+    for label, metrics in runs.items():
+        epochs = [record["epoch"] for record in metrics]
+        for name in metrics[-1]["test"]:
+            line = f"{label}, {name}" if label else name
+            figures = [record["test"][name] for record in metrics]
+            error.plot(epochs, [f["error"] for f in figures], label=line)
+            stable.plot(epochs, [f["stable_share"] for f in figures], label=line)
+    _finish(error, "test error in %")
+    _finish(stable, "stable samples of the test set in %")
+    error.legend(frameon=False)
+    figure.suptitle(title)
+    figure.savefig(path, dpi=120)
+
+
+def _finish(axes: Axes, what: str) -> None:
+    axes.set_xlabel("epoch")
+    axes.set_title(what, loc="left")
+    axes.set_ylim(bottom=0)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.3)

@@ -1,0 +1,218 @@
+"""The loop: step, evaluate, log, checkpoint, from the first step or from any other."""
+
+import dataclasses
+import json
+import math
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dualstudent.data.splits import read_manifest, write_manifest
+from dualstudent.errors import UserError
+from dualstudent.interruption import Interrupted, StopRequest
+from dualstudent.methods import StudentLoss
+from dualstudent.recipes.schema import Recipe
+from dualstudent.training.checkpoint import restore_checkpoint, save_checkpoint, write_tensors
+from dualstudent.training.result import summarised
+from dualstudent.training.run import Run
+from dualstudent.training.training import Training
+
+_SECONDS_BETWEEN_CHECKPOINTS = 60.0
+_STEPS_BETWEEN_CHECKS = 50
+
+
+class Observer:
+    """Watches a run from outside; this one does nothing with what it sees."""
+
+    def on_start(self, step: int, total: int) -> None:
+        """The run starts or continues at ``step`` of ``total``."""
+
+    def on_step(self, step: int) -> None:
+        """``step`` steps are done."""
+
+    def on_epoch(self, record: dict[str, Any]) -> None:
+        """An epoch is done; ``record`` is its line in the metrics."""
+
+
+class LossNotFinite(UserError):
+    """Training diverged; the last checkpoint is from before."""
+
+
+def train(recipe: Recipe, folder: Path, observer: Observer | None = None) -> Run:
+    """Train by a recipe into a new folder.
+
+    Args:
+        recipe: what to do.
+        folder: must not exist or be empty.
+        observer: is told how far it is.
+
+    Raises:
+        UserError: if recipe, data and folder do not fit; then nothing has been written.
+        Interrupted: after Ctrl-C or SIGTERM; :func:`resume` continues.
+    """
+    Run.check_is_free(folder)
+    training = Training(recipe)
+    run = Run.create(folder, recipe)
+    write_manifest(run.split, training.data.source, training.data.labeled, recipe.seed)
+    _Loop(training, run, observer).run_to_end()
+    return run
+
+
+def resume(folder: Path, observer: Observer | None = None) -> Run:
+    """Continue a run exactly where its last checkpoint left it; a finished run stays as it is."""
+    run = Run.open(folder)
+    if run.result.is_file():
+        return run
+    training = Training(run.read_recipe())
+    if run.split.is_file():
+        read_manifest(run.split, training.data.source)  # refuses other data
+    else:
+        write_manifest(run.split, training.data.source, training.data.labeled, training.recipe.seed)
+    loop = _Loop(training, run, observer)
+    if run.checkpoint.is_file():
+        loop.restore()
+    loop.run_to_end()
+    return run
+
+
+def train_or_resume(recipe: Recipe, folder: Path, observer: Observer | None = None) -> Run:
+    """Train into a new folder, or continue the run of the same recipe that is there."""
+    if not folder.exists():
+        return train(recipe, folder, observer)
+    if Run.open(folder).read_recipe() != recipe:
+        raise UserError(f"{folder} holds a run of another recipe; choose another --out")
+    return resume(folder, observer)
+
+
+class _Loop:
+    """Where a run stands, and how it goes on."""
+
+    def __init__(self, training: Training, run: Run, observer: Observer | None) -> None:
+        self._training, self._run = training, run
+        self._observer = observer or Observer()
+        self._step = 0
+        self._seconds = 0.0
+        self._metrics_size = 0
+        self._sums: Tensor | None = None  # of the loss terms since the epoch began
+        self._names: list[tuple[int, str]] = []
+        self._last_checkpoint = time.monotonic()
+
+    def restore(self) -> None:
+        training = self._training
+        self._sums, position = restore_checkpoint(
+            self._run.checkpoint, training.method, training.optimizers
+        )
+        self._sums = self._sums.to(training.fabric.device)
+        self._step, self._seconds = position["step"], position["seconds"]
+        self._metrics_size = position["metrics_size"]
+        self._names = [(student, term) for student, term in position["names"]]
+
+    def run_to_end(self) -> None:
+        training = self._training
+        total, epoch_length = training.schedule.total_steps, training.schedule.steps_per_epoch
+        self._forget_later_metrics()
+        self._observer.on_start(self._step, total)
+        training.method.train()
+        with StopRequest() as stop:
+            while self._step < total:
+                started = time.monotonic()
+                self._add(training.take_step(self._step))
+                self._step += 1
+                if self._step % epoch_length == 0:
+                    self._finish_epoch()
+                self._seconds += time.monotonic() - started
+                self._observer.on_step(self._step)
+                if self._step % _STEPS_BETWEEN_CHECKS == 0:
+                    self._check_finite()
+                overdue = time.monotonic() - self._last_checkpoint > _SECONDS_BETWEEN_CHECKPOINTS
+                if overdue or stop.received or self._step == total:
+                    self._save()
+                if stop.received and self._step < total:
+                    raise Interrupted(stop.received, self._step)
+        self._finish()
+
+    def _add(self, losses: list[StudentLoss]) -> None:
+        """Sum the terms where they are: nothing is copied to the host in a step."""
+        values = torch.stack([term.detach() for loss in losses for term in loss.terms.values()])
+        self._names = [(i, name) for i, loss in enumerate(losses) for name in loss.terms]
+        self._sums = values if self._sums is None else self._sums + values
+
+    def _check_finite(self) -> None:
+        if self._sums is None or bool(self._sums.isfinite().all()):
+            return
+        broken = next(
+            name
+            for name, value in zip(self._names, self._sums.tolist(), strict=True)
+            if not math.isfinite(value)
+        )
+        rate = self._training.recipe.optimizer.learning_rate
+        raise LossNotFinite(
+            f"the loss is no longer finite: {broken[1]} of student {broken[0] + 1}, within the "
+            f"{_STEPS_BETWEEN_CHECKS} steps before step {self._step}; try a smaller "
+            f"optimizer.learning_rate than {rate:g}, a longer schedule.rampup_epochs or smaller "
+            f"weights of the method; {self._run.folder} keeps the last good checkpoint"
+        )
+
+    def _finish_epoch(self) -> None:
+        self._check_finite()
+        training, schedule = self._training, self._training.schedule
+        epoch_length = schedule.steps_per_epoch
+        evaluated = training.method.evaluated
+        means = (self._sums / epoch_length).tolist() if self._sums is not None else []
+        terms: list[dict[str, float]] = [{} for _ in training.method.students]
+        for (student, name), value in zip(self._names, means, strict=True):
+            terms[student][name] = value
+        record = {
+            "epoch": self._step // epoch_length,
+            "step": self._step,
+            "learning_rate": schedule.learning_rate(self._step - 1),
+            "ramp": schedule.ramp(self._step - 1),
+            "loss": terms,
+            "test": {
+                name: dataclasses.asdict(training.evaluator.evaluate(network))
+                for name, network in evaluated.items()
+            },
+        }
+        with self._run.metrics.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+            self._metrics_size = file.tell()
+        self._sums = None
+        self._observer.on_epoch(record)
+
+    def _forget_later_metrics(self) -> None:
+        """Drop lines written after the checkpoint: those epochs are run again."""
+        self._run.metrics.touch()
+        os.truncate(self._run.metrics, self._metrics_size)
+
+    def _save(self) -> None:
+        self._check_finite()
+        save_checkpoint(
+            self._run.checkpoint,
+            self._training.method,
+            self._training.optimizers,
+            torch.zeros(len(self._names)) if self._sums is None else self._sums,
+            {
+                "step": self._step,
+                "seconds": self._seconds,
+                "metrics_size": self._metrics_size,
+                "names": self._names,
+            },
+        )
+        self._last_checkpoint = time.monotonic()
+
+    def _finish(self) -> None:
+        run, training = self._run, self._training
+        weights = {
+            f"{name}.{key}": tensor
+            for name, network in training.method.evaluated.items()
+            for key, tensor in network.state_dict().items()
+        }
+        write_tensors(run.model, weights, {"classes": training.data.source.classes})
+        summary = summarised(run.read_metrics(), self._seconds)
+        partial = run.result.with_name("result.json.partial")
+        partial.write_text(json.dumps(summary, indent=1) + "\n")
+        partial.replace(run.result)

@@ -1,0 +1,30 @@
+"""The trained networks of a finished run."""
+
+import dataclasses
+from typing import Any
+
+from dualstudent.errors import UserError
+from dualstudent.training.checkpoint import read_tensors
+from dualstudent.training.run import Run
+from dualstudent.training.training import Training
+
+
+def evaluate_run(run: Run) -> dict[str, dict[str, Any]]:
+    """Name → figures on the test set, for every network of a finished run.
+
+    Raises:
+        UserError: if the run has not finished, or its weights belong to another recipe.
+    """
+    run.read_result()  # refuses a run that has not finished
+    training = Training(run.read_recipe())
+    tensors, _ = read_tensors(run.model)
+    figures = {}
+    for name, network in training.method.evaluated.items():
+        prefix = f"{name}."
+        weights = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+        try:
+            network.load_state_dict(weights)
+        except RuntimeError as error:
+            raise UserError(f"{run.model}: does not fit the network of {run.recipe}") from error
+        figures[name] = dataclasses.asdict(training.evaluator.evaluate(network))
+    return figures

@@ -1,0 +1,29 @@
+"""The figures of a finished run, by an honest protocol."""
+
+from statistics import fmean
+from typing import Any
+
+from dualstudent.training.run import versions
+
+
+def summarised(metrics: list[dict[str, Any]], seconds: float) -> dict[str, Any]:
+    """What a run achieved.
+
+    The headline is the mean over the networks at the last epoch. The best epoch and student
+    on the test set, which is how the paper's authors reported, chooses a model by its test
+    error; it stands beside the headline, marked as that.
+    """
+    last = metrics[-1]
+    errors = [figures["error"] for figures in last["test"].values()]
+    return {
+        "error": fmean(errors),
+        "networks": last["test"],
+        "chosen_on_test": {
+            "note": "best epoch and student by test error, as the authors reported; not honest",
+            "error": min(f["error"] for record in metrics for f in record["test"].values()),
+        },
+        "epochs": last["epoch"],
+        "steps": last["step"],
+        "seconds": round(seconds, 1),
+        "versions": versions(),
+    }

@@ -1,0 +1,121 @@
+"""All that a recipe stands for, ready to take steps."""
+
+import torch
+from lightning_fabric import Fabric
+from torch import nn
+from torch.optim import SGD
+
+from dualstudent.data.batches import Batches
+from dualstudent.data.prepare import PreparedData, prepare
+from dualstudent.errors import UserError
+from dualstudent.methods import METHODS, Method, StudentLoss
+from dualstudent.networks.build import build_network
+from dualstudent.randomness import seed_for
+from dualstudent.recipes.schema import Recipe
+from dualstudent.training.evaluation import Evaluator
+from dualstudent.training.schedules import Schedule
+
+
+class Training:
+    """Data, students and optimizers of a run; where it stands is for others to know.
+
+    Args:
+        recipe: what to build.
+
+    Raises:
+        UserError: if data and recipe do not fit together; nothing has been written by then.
+
+    Example:
+        >>> from dualstudent import load_recipe
+        >>> training = Training(load_recipe("demo"))
+        >>> [round(loss.total.item(), 1) for loss in training.take_step(0)]  # doctest: +SKIP
+        [2.3, 2.4]
+    """
+
+    def __init__(self, recipe: Recipe) -> None:
+        self.recipe = recipe
+        self.fabric = Fabric(
+            accelerator=recipe.device.accelerator, devices=1, precision=recipe.device.precision
+        )
+        self.data = prepare(recipe.data, recipe.seed)
+        self.method = build_method(recipe, self.data)
+        device = self.fabric.device
+        self._batches = Batches(
+            self.data,
+            recipe.batch,
+            recipe.augmentation,
+            recipe.normalisation,
+            recipe.seed,
+            self.method.views,
+            self.method.learns_from_unlabeled,
+            device,
+        )
+        self.schedule = Schedule(
+            recipe.schedule, recipe.optimizer.learning_rate, self._batches.steps_per_epoch
+        )
+        self.evaluator = Evaluator(
+            self.data.test,
+            recipe.augmentation,
+            recipe.normalisation,
+            self.method.confidence_threshold,
+            recipe.seed,
+            device,
+        )
+        self.optimizers = self._set_up_students()
+
+    def take_step(self, step: int) -> list[StudentLoss]:
+        """Take step ``step``, counted from 0; all it draws is a function of (seed, step)."""
+        torch.manual_seed(seed_for(self.recipe.seed, "step", step))
+        losses = self.method.losses(self._batches.at(step), self.schedule.ramp(step))
+        self.fabric.backward(torch.stack([loss.total for loss in losses]).sum())
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = self.schedule.learning_rate(step)
+            optimizer.step()
+            optimizer.zero_grad()
+        return losses
+
+    def _set_up_students(self) -> list[SGD]:
+        settings = self.recipe.optimizer
+        optimizers = []
+        for number, student in enumerate(self.method.students):
+            optimizer = SGD(
+                student.parameters(),
+                lr=settings.learning_rate,
+                momentum=settings.momentum,
+                weight_decay=settings.weight_decay,
+                nesterov=True,
+            )
+            wrapped, optimizer = self.fabric.setup(student, optimizer)
+            self.method.students[number] = wrapped
+            optimizers.append(optimizer)
+        return optimizers
+
+
+def build_method(recipe: Recipe, data: PreparedData) -> Method:
+    """The recipe's method with its students, each in an initial state of its own."""
+    channels, image_size = data.source.channels, data.pixels.shape[-1]
+    _check_fit(recipe, channels, image_size)
+    students: list[nn.Module] = [
+        build_network(
+            recipe.network, channels, len(data.source.classes), image_size, recipe.seed, number
+        )
+        for number in range(recipe.method.student_count)
+    ]
+    (method,) = (method for method in METHODS if isinstance(recipe.method, method.Settings))
+    return method(students, recipe.method)
+
+
+def _check_fit(recipe: Recipe, channels: int, image_size: int) -> None:
+    for key in ("mean", "std"):
+        values = getattr(recipe.normalisation, key)
+        if len(values) not in (1, channels):
+            raise UserError(
+                f"normalisation.{key} has {len(values)} values, "
+                f"{recipe.data.source} has {channels} channel(s)"
+            )
+    if recipe.augmentation.translate >= image_size:
+        raise UserError(
+            f"augmentation.translate = {recipe.augmentation.translate} moves images of "
+            f"{image_size} pixels out of sight; use less than {image_size}"
+        )
