@@ -1,3 +1,5 @@
+from . import losses as losses
+from . import stability as stability
 from .batch import Batch as Batch
 from .data.splits import choose_labeled as choose_labeled
 from .data.streams import Stream as Stream

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 
-@dataclass(frozen=True)
+@dataclass
 class Batch:
     """Two perturbed views of the same B samples.
 

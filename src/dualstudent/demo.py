@@ -7,11 +7,12 @@ from typing import Any
 
 from rich.console import Console
 
+from dualstudent.interruption import Interrupted
 from dualstudent.recipes import load_recipe
 from dualstudent.report.curves import draw_curves
 from dualstudent.report.tables import duration, percent, result_table
 from dualstudent.training.loop import train_or_resume
-from dualstudent.training.progress import progress_on
+from dualstudent.training.progress import ProgressDisplay, progress_on
 from dualstudent.training.run import Run
 
 _RECIPES = {"supervised": "demo-supervised", "Dual Student": "demo"}
@@ -30,18 +31,12 @@ def run_demo(folder: Path, seeds: int, console: Console) -> None:
         f"Real MNIST digits: {labels} of 4,000 training images keep their label.\n"
         "The supervised baseline sees only those; Dual Student sees all images.\n"
     )
-    runs: list[dict[str, Run]] = []
-    with progress_on(console) as progress:
-        for seed in range(seeds):
-            trained = {}
-            for name, recipe in _RECIPES.items():
-                label = f"{name}, seed {seed}" if seeds > 1 else name
-                trained[name] = train_or_resume(
-                    load_recipe(recipe, [f"seed={seed}"]),
-                    folder / f"{recipe}-{seed}",
-                    progress.observer(label),
-                )
-            runs.append(trained)
+    try:
+        with progress_on(console) as progress:
+            runs = [_train_both(folder, seed, progress) for seed in range(seeds)]
+    except Interrupted as stop:
+        command = f"dualstudent demo --seeds {seeds} --out {folder}"
+        raise Interrupted(stop.number, stop.step, command) from stop
     for seed, trained in enumerate(runs):
         title = f"{labels} labels, seed {seed}, last epoch"
         console.print(result_table(dict(_rows(trained)), title))
@@ -61,6 +56,17 @@ def run_demo(folder: Path, seeds: int, console: Console) -> None:
         "  dualstudent recipes show demo\n"
         "  dualstudent train usps-mnist    # the paper's domain adaptation, some hours"
     )
+
+
+def _train_both(folder: Path, seed: int, progress: ProgressDisplay) -> dict[str, Run]:
+    return {
+        name: train_or_resume(
+            load_recipe(recipe, [f"seed={seed}"]),
+            folder / f"{recipe}-{seed}",
+            progress.observer(f"{name}, seed {seed}"),
+        )
+        for name, recipe in _RECIPES.items()
+    }
 
 
 def _rows(trained: Mapping[str, Run]) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -7,11 +7,18 @@ from typing import Any
 
 
 class Interrupted(Exception):
-    """A run was asked to stop and has left a checkpoint from which it continues exactly."""
+    """A run was asked to stop and has left a checkpoint from which it continues exactly.
 
-    def __init__(self, number: int, step: int) -> None:
-        super().__init__(f"stopped by {signal.Signals(number).name} after step {step}")
-        self.number = number
+    Attributes:
+        number: of the signal.
+        step: after which it stopped.
+        command: that continues.
+    """
+
+    def __init__(self, number: int, step: int, command: str) -> None:
+        self.number, self.step, self.command = number, step, command
+        name = signal.Signals(number).name
+        super().__init__(f"{name} after step {step}; continue with '{command}'")
 
 
 class StopRequest:

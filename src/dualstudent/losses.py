@@ -55,7 +55,7 @@ def kl(logits: Tensor, target: Tensor) -> Tensor:
         target: (B, C), probabilities that stay where they are.
 
     Returns:
-        (B,), in [0, ∞), summed over the classes as a divergence is.
+        (B,), at least 0 up to rounding, summed over the classes as a divergence is.
     """
     return F.kl_div(logits.log_softmax(dim=1), target.detach(), reduction="none").sum(dim=1)
 

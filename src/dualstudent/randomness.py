@@ -31,8 +31,8 @@ def generator_for(*purpose: int | str, device: torch.device | str = "cpu") -> to
 def drawn_from(*purpose: int | str) -> Iterator[None]:
     """Run a block whose global random numbers depend on ``purpose`` only, and disturb no others.
 
-    For code that cannot be handed a generator, such as the initialisation of layers.
+    For code on the CPU that cannot be handed a generator, such as the initialisation of layers.
     """
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_for(*purpose))
         yield

@@ -6,4 +6,4 @@ from pydantic import BaseModel, ConfigDict
 class Settings(BaseModel):
     """Validated settings: wrong types, ranges and unknown keys are errors, never guesses."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)

@@ -46,7 +46,7 @@ def instability(p: Tensor, p_perturbed: Tensor) -> Tensor:
     Returns:
         (B,), the squared Euclidean distance, averaged over the classes.
     """
-    return squared_distance(p, p_perturbed)
+    return squared_distance(p.detach(), p_perturbed.detach())
 
 
 def is_guided(

@@ -1,5 +1,7 @@
 """Perturbations of whole batches, drawn independently for every sample and every view."""
 
+from typing import Annotated
+
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -18,8 +20,8 @@ class Augmentation(Settings):
 class Normalisation(Settings):
     """Per channel: (x − mean) / std for x in [0, 1]; one value serves all channels."""
 
-    mean: tuple[float, ...] = Field((0.5,), min_length=1)
-    std: tuple[float, ...] = Field((0.5,), min_length=1)
+    mean: tuple[float, ...] = Field((0.5,), min_length=1, strict=False)
+    std: tuple[Annotated[float, Field(gt=0)], ...] = Field((0.5,), min_length=1, strict=False)
 
 
 def perturbed(
@@ -89,4 +91,5 @@ def _moved(
 
 def _reflected(index: Tensor, size: int) -> Tensor:
     """Indices beyond the border count back from it, without repeating the border itself."""
-    return (size - 1) - ((size - 1) - index.abs()).abs()
+    period = max(2 * (size - 1), 1)
+    return (size - 1) - ((size - 1) - index.remainder(period)).abs()

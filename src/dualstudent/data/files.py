@@ -38,18 +38,24 @@ def fetch(file: PublishedFile, folder: Path) -> Path:
     path = folder / file.name
     if path.is_file():
         return path
+    pooch.get_logger().setLevel("WARNING")
     try:
         pooch.retrieve(
             url=file.address + file.name, known_hash=f"md5:{file.md5}", path=folder, fname=file.name
         )
     except PermissionError as error:
         raise UserError(
-            f"cannot write to {folder}: {error.strerror}; choose another data folder"
+            f"cannot write to {folder}: {error.strerror or error}; choose another data folder"
         ) from error
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise UserError(
             f"{file.name} is not in {folder} and could not be downloaded from {file.address} "
-            f"({type(error).__name__}); put the file there or set DUALSTUDENT_DATA"
+            f"({type(error).__name__}); put it into {folder} or set DUALSTUDENT_DATA"
+        ) from error
+    except ValueError as error:
+        raise UserError(
+            f"{file.name} from {file.address} is not the published file: its md5 is not "
+            f"{file.md5}; try again later or put the file into {folder}"
         ) from error
     return path
 

@@ -47,6 +47,16 @@ def load_mnist(part: str, folder: Path) -> Images:
         raise UserError(
             f"{image_path}: images of {pixels.shape[1]}×{pixels.shape[2]}, MNIST has 28×28"
         )
+    if len(pixels) != len(labels):
+        raise UserError(
+            f"{image_path}: {len(pixels):,} images but {len(labels):,} labels in {label_path}"
+        )
+    if len(pixels) == 0:
+        raise UserError(f"{image_path}: holds no images")
+    if labels.max() > 9:
+        raise UserError(
+            f"{label_path}: labels {int(labels.min())} to {int(labels.max())}, MNIST has 0 to 9"
+        )
     images = Images(
         f"mnist {part}",
         pixels.unsqueeze(1),

@@ -15,6 +15,9 @@ from dualstudent.data.splits import choose_labeled, read_manifest
 from dualstudent.errors import UserError
 from dualstudent.settings import Settings
 
+# The embedded digits are MNIST training images: one of the two would test what the other trains.
+_SHARE_IMAGES = ({"mnist", "mnist-5k"},)
+
 
 class DataSettings(Settings):
     """Where images and labels come from."""
@@ -26,11 +29,15 @@ class DataSettings(Settings):
     labels: Annotated[int, Field(gt=0)] | Literal["all"] = Field(
         "all", description="how many samples of the source have a label, balanced over the classes"
     )
-    split: Path | None = Field(None, description="a split.json to repeat instead of drawing one")
+    split: Path | None = Field(
+        None, strict=False, description="a split.json to repeat instead of drawing one"
+    )
     image_size: Annotated[int, Field(gt=0)] | None = Field(
         None, description="pixels a side; default: as the source has them"
     )
-    folder: Path | None = Field(None, description="data folder; default: $DUALSTUDENT_DATA")
+    folder: Path | None = Field(
+        None, strict=False, description="data folder; default: $DUALSTUDENT_DATA"
+    )
 
 
 @dataclass(frozen=True)
@@ -38,8 +45,8 @@ class PreparedData:
     """What a run sees. The labels of unlabeled and target samples are not in here.
 
     Attributes:
-        source: the data set that the labels come from.
-        pixels: (N, channels, H, W) uint8, source and, after it, target images.
+        source: the data set that the labels come from, as published.
+        pixels: (N, channels, H, W) uint8, source and, after it, target images, in one size.
         labels: (N,) int64, −1 wherever the run was given no label.
         labeled: positions of the samples with a label.
         unlabeled: positions of the samples on which students teach each other.
@@ -61,18 +68,21 @@ class PreparedData:
 
 def prepare(settings: DataSettings, seed: int) -> PreparedData:
     """Load what ``settings`` name and hide the labels that the run must not see."""
+    if {settings.source, settings.target} in ({settings.source}, *_SHARE_IMAGES):
+        raise UserError(
+            f"data.target = {settings.target!r} has the images of data.source = "
+            f"{settings.source!r}; name another data set to adapt to, or none"
+        )
     folder = data_folder(settings.folder)
     source = load(settings.source, "train", folder)
     size = settings.image_size or source.pixels.shape[-1]
-    source = source.resized(size)
-    target_name = settings.target or settings.source
-    test = load(target_name, "test", folder).resized(size)
+    test = load(settings.target or settings.source, "test", folder).resized(size)
     labeled = _labeled_positions(settings, source, seed)
-    pixels = source.pixels
+    pixels = source.resized(size).pixels
     if settings.target is not None:
-        target = load(settings.target, "train", folder).resized(size)
+        target = load(settings.target, "train", folder)
         _check_same_task(source, target)
-        pixels = torch.cat([source.pixels, target.pixels])
+        pixels = torch.cat([pixels, target.resized(size).pixels])
         unlabeled = torch.arange(len(source), len(pixels))
     elif len(labeled) == len(source):
         unlabeled = labeled
@@ -87,7 +97,13 @@ def prepare(settings: DataSettings, seed: int) -> PreparedData:
 
 def _labeled_positions(settings: DataSettings, source: Images, seed: int) -> Tensor:
     if settings.split is not None:
-        return read_manifest(settings.split, source)
+        labeled = read_manifest(settings.split, source)
+        if settings.labels not in ("all", len(labeled)):
+            raise UserError(
+                f"data.labels = {settings.labels}, but data.split = {settings.split} has "
+                f"{len(labeled)} labels"
+            )
+        return labeled
     if settings.labels == "all":
         return torch.arange(len(source))
     return choose_labeled(source, settings.labels, seed)

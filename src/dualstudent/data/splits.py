@@ -61,18 +61,25 @@ def read_manifest(path: Path, images: Images) -> Tensor:
     manifest = _parsed(path)
     if manifest["sha256"] != images.fingerprint():
         raise UserError(
-            f"{path}: belongs to {manifest['data']!r} with {manifest['images']:,} images and other "
+            f"{path}: belongs to {manifest['data']!r} with {manifest['images']} images and other "
             f"content than the {len(images):,} images of {images.name!r} found now"
         )
-    return torch.tensor(manifest["labeled"])
+    labeled, allowed = manifest["labeled"], range(len(images))
+    if (
+        not isinstance(labeled, list)
+        or not labeled
+        or not all(type(position) is int and position in allowed for position in labeled)
+        or len(set(labeled)) < len(labeled)
+    ):
+        raise UserError(
+            f"{path}: 'labeled' must be a list of different positions below {len(images):,}"
+        )
+    return torch.tensor(labeled)
 
 
 def _parsed(path: Path) -> dict[str, Any]:
     try:
         manifest = json.loads(path.read_text())
-        fields = (manifest["data"], manifest["images"], manifest["sha256"], manifest["labeled"])
+        return {key: manifest[key] for key in ("data", "images", "sha256", "labeled")}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path}: not a readable split manifest ({error!r})") from error
-    if not (isinstance(fields[3], list) and all(isinstance(i, int) for i in fields[3])):
-        raise UserError(f"{path}: 'labeled' must be a list of positions")
-    return dict(manifest)

@@ -45,7 +45,7 @@ class Stream:
         self._order = lru_cache(maxsize=2)(
             lambda number: torch.randperm(
                 len(positions), generator=generator_for(seed, name, number)
-            )[: self._pass_length]
+            )
         )
 
     def batch(self, step: int) -> Tensor:
@@ -54,7 +54,8 @@ class Stream:
         start, missing = step * self._batch_size, self._batch_size
         while missing:
             number, offset = divmod(start, self._pass_length)
-            piece = self._order(number)[offset : offset + missing]
+            end = min(offset + missing, self._pass_length)
+            piece = self._order(number)[offset:end]
             taken.append(piece)
             start, missing = start + len(piece), missing - len(piece)
         return self._positions[torch.cat(taken)]

@@ -29,13 +29,18 @@ def load_usps(part: str, folder: Path) -> Images:
     file = _FILES[part]
     path = fetch(file, folder / "usps")
     try:
-        features, targets = load_svmlight_file(str(path), n_features=_SIDE * _SIDE)
+        features, targets = load_svmlight_file(
+            str(path), n_features=_SIDE * _SIDE, zero_based=False
+        )
     except (OSError, EOFError, ValueError) as error:
         raise UserError(
             f"{path}: not a readable svmlight file of {_SIDE * _SIDE} values ({error})"
         ) from error
     values = features.toarray()
-    if values.size and np.abs(values).max() > 1:
+    if features.nnz == 0 or features.indices.max() + 1 != _SIDE * _SIDE:
+        found = features.indices.max(initial=-1) + 1
+        raise UserError(f"{path}: {found} values an image, USPS has {_SIDE * _SIDE}")
+    if not np.abs(values).max() <= 1:
         raise UserError(f"{path}: pixel values up to {np.abs(values).max():g}, USPS has −1 to 1")
     if not np.isin(targets, np.arange(1, 11)).all():
         raise UserError(

@@ -68,7 +68,7 @@ class TwoPasses:
 
     @cached_property
     def instability(self) -> Tensor:
-        followed = self.own.consistency_logits.detach().softmax(dim=1)
+        followed = self.own.consistency_logits.softmax(dim=1)
         return stability.instability(followed, self.other_probabilities)
 
     def is_stable(self, threshold: float) -> Tensor:

@@ -11,7 +11,7 @@ from dualstudent.batch import Batch
 from dualstudent.settings import Settings
 
 
-@dataclass(frozen=True)
+@dataclass
 class StudentLoss:
     """What one student minimises in one step.
 
@@ -73,6 +73,10 @@ class Method(nn.Module, ABC):
             batch: two views of the same samples.
             ramp: in [0, 1], how much the terms without labels count this early in training.
         """
+
+    def forward(self, batch: Batch, ramp: float) -> list[StudentLoss]:
+        """The same as :meth:`losses`, so that Fabric and DDP can wrap a method as one module."""
+        return self.losses(batch, ramp)
 
     @property
     def evaluated(self) -> dict[str, nn.Module]:

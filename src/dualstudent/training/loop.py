@@ -114,10 +114,10 @@ class _Loop:
     def run_to_end(self) -> None:
         training = self._training
         total, epoch_length = training.schedule.total_steps, training.schedule.steps_per_epoch
-        self._forget_later_metrics()
-        self._observer.on_start(self._step, total)
-        training.method.train()
         with StopRequest() as stop:
+            self._forget_later_metrics()
+            self._observer.on_start(self._step, total)
+            training.method.train()
             while self._step < total:
                 started = time.monotonic()
                 self._add(training.take_step(self._step))
@@ -132,7 +132,8 @@ class _Loop:
                 if overdue or stop.received or self._step == total:
                     self._save()
                 if stop.received and self._step < total:
-                    raise Interrupted(stop.received, self._step)
+                    hint = f"dualstudent resume {self._run.folder}"
+                    raise Interrupted(stop.received, self._step, hint)
         self._finish()
 
     def _add(self, losses: list[StudentLoss]) -> None:

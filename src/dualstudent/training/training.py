@@ -61,12 +61,15 @@ class Training:
             recipe.seed,
             device,
         )
-        self.optimizers = self._set_up_students()
+        # The wrapped method runs the passes on the device; the plain one holds the state.
+        self._wrapped, *self.optimizers = self.fabric.setup(
+            self.method, *(self._optimizer(student) for student in self.method.students)
+        )
 
     def take_step(self, step: int) -> list[StudentLoss]:
         """Take step ``step``, counted from 0; all it draws is a function of (seed, step)."""
         torch.manual_seed(seed_for(self.recipe.seed, "step", step))
-        losses = self.method.losses(self._batches.at(step), self.schedule.ramp(step))
+        losses: list[StudentLoss] = self._wrapped(self._batches.at(step), self.schedule.ramp(step))
         self.fabric.backward(torch.stack([loss.total for loss in losses]).sum())
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
@@ -75,21 +78,15 @@ class Training:
             optimizer.zero_grad()
         return losses
 
-    def _set_up_students(self) -> list[SGD]:
+    def _optimizer(self, student: nn.Module) -> SGD:
         settings = self.recipe.optimizer
-        optimizers = []
-        for number, student in enumerate(self.method.students):
-            optimizer = SGD(
-                student.parameters(),
-                lr=settings.learning_rate,
-                momentum=settings.momentum,
-                weight_decay=settings.weight_decay,
-                nesterov=True,
-            )
-            wrapped, optimizer = self.fabric.setup(student, optimizer)
-            self.method.students[number] = wrapped
-            optimizers.append(optimizer)
-        return optimizers
+        return SGD(
+            student.parameters(),
+            lr=settings.learning_rate,
+            momentum=settings.momentum,
+            weight_decay=settings.weight_decay,
+            nesterov=True,
+        )
 
 
 def build_method(recipe: Recipe, data: PreparedData) -> Method:

@@ -1,0 +1,69 @@
+"""What a Dual Student step costs beyond the network passes it consists of.
+
+    make bench        # or: python benchmarks/step_time.py [--rounds 40]
+
+A step of the loop (data, augmentation, losses, both students and optimizers) and the bare
+passes (for each student one forward with backward, one forward without gradient, and the
+optimizer step, on a batch that lies ready) take turns in one process, so that both see the same
+machine. The figure is the ratio of the medians. Run it while nothing else runs.
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+from functools import partial
+from statistics import median
+
+import torch
+
+from dualstudent import load_recipe
+from dualstudent.training.training import Training
+
+RECIPE = ("demo", ["batch.size=256", "batch.labeled=32", "augmentation.translate=0"])
+
+
+def bare_passes(training: Training) -> Callable[[], None]:
+    pixels = training.data.pixels[:256].float() / 255
+    images = torch.empty(pixels.shape, memory_format=torch.channels_last).copy_(pixels)
+    optimizers = [
+        torch.optim.SGD(student.parameters(), lr=1e-6, momentum=0.9, nesterov=True)
+        for student in training.method.students
+    ]
+
+    def passes() -> None:
+        for student, optimizer in zip(training.method.students, optimizers, strict=True):
+            prediction = student(images)
+            with torch.no_grad():
+                student(images)
+            (prediction.class_logits.sum() + prediction.consistency_logits.sum()).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    return passes
+
+
+def seconds(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=40)
+    rounds = parser.parse_args().rounds
+    training = Training(load_recipe(*RECIPE))
+    training.method.train()
+    bare = bare_passes(training)
+    steps, passes = [], []
+    for step in range(rounds + 3):
+        passes.append(seconds(bare))
+        steps.append(seconds(partial(training.take_step, step)))
+    step_time, pass_time = median(steps[3:]), median(passes[3:])  # without the warm-up
+    print(f"{torch.get_num_threads()} thread(s), batch 256, digits CNN, {rounds} rounds")
+    print(f"bare passes {1000 * pass_time:.1f} ms, step {1000 * step_time:.1f} ms")
+    print(f"ratio {step_time / pass_time:.3f} (at most 1.15)")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+from pathlib import Path
+from typing import Literal
+
+import pytest
+import torch
+from pydantic import ValidationError
+
+from dualstudent.data import prepare as module
+from dualstudent.data.augment import Augmentation, Normalisation
+from dualstudent.data.batches import Batches, BatchSettings
+from dualstudent.data.catalogue import load
+from dualstudent.data.images import Images
+from dualstudent.data.prepare import DataSettings, prepare
+from dualstudent.data.splits import write_manifest
+from dualstudent.errors import UserError
+
+NOWHERE = Path("needs no folder")
+DIGITS = load("digits-8x8", "train", NOWHERE)
+
+
+def test_a_few_labels_hide_all_others() -> None:
+    data = prepare(DataSettings(source="digits-8x8", labels=100), seed=0)
+
+    assert len(data.labeled) == 100
+    assert torch.cat([data.labeled, data.unlabeled]).sort().values.tolist() == [*range(1442)]
+    assert torch.equal(data.labels[data.labeled], DIGITS.labels[data.labeled])
+    assert (data.labels[data.unlabeled] == -1).all()
+    assert torch.equal(data.pixels, DIGITS.pixels)
+    assert not data.everything_labeled
+    test = load("digits-8x8", "test", NOWHERE)
+    assert data.test.fingerprint() == test.fingerprint()
+
+
+def test_the_seed_chooses_the_labels() -> None:
+    def labels(seed: int) -> list[int]:
+        return prepare(DataSettings(source="digits-8x8", labels=50), seed).labels.tolist()
+
+    assert labels(1) == labels(1) != labels(2)
+
+
+def test_all_labels_teach_and_are_taught() -> None:
+    data = prepare(DataSettings(source="digits-8x8"), seed=0)
+
+    assert data.everything_labeled
+    assert torch.equal(data.labels, DIGITS.labels)
+    assert data.labeled.tolist() == data.unlabeled.tolist() == [*range(1442)]
+
+
+def test_a_split_is_repeated_whatever_the_seed(tmp_path: Path) -> None:
+    chosen = torch.tensor([5, 50, 500])
+    write_manifest(tmp_path / "split.json", DIGITS, chosen, seed=9)
+
+    data = prepare(DataSettings(source="digits-8x8", split=tmp_path / "split.json"), seed=1)
+
+    assert torch.equal(data.labeled, chosen)
+    assert (data.labels >= 0).nonzero().flatten().tolist() == [5, 50, 500]
+    assert len(data.unlabeled) == 1439
+
+
+@pytest.mark.parametrize("labels", ["all", 100])
+def test_adaptation_takes_labels_from_the_source_and_hides_those_of_the_target(
+    labels: int | Literal["all"],
+) -> None:
+    data = prepare(
+        DataSettings(source="digits-8x8", target="mnist-5k", labels=labels, image_size=12), seed=0
+    )
+
+    source, target = DIGITS.resized(12), load("mnist-5k", "train", NOWHERE).resized(12)
+    assert torch.equal(data.pixels, torch.cat([source.pixels, target.pixels]))
+    assert data.unlabeled.tolist() == [*range(1442, 5442)]
+    assert len(data.labeled) == (1442 if labels == "all" else labels)
+    assert torch.equal(data.labels[data.labeled], DIGITS.labels[data.labeled])
+    hidden = torch.ones(5442, dtype=torch.bool)
+    hidden[data.labeled] = False
+    assert (data.labels[hidden] == -1).all()
+    assert not data.everything_labeled
+    test = load("mnist-5k", "test", NOWHERE).resized(12)
+    assert data.test.fingerprint() == test.fingerprint()
+
+
+def test_the_size_of_the_source_is_the_default() -> None:
+    data = prepare(DataSettings(source="digits-8x8", target="mnist-5k"), seed=0)
+
+    assert data.pixels.shape[2:] == data.test.pixels.shape[2:] == (8, 8)
+
+
+def test_adaptation_between_different_tasks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    colour = Images(
+        "colours", torch.zeros(2, 3, 8, 8, dtype=torch.uint8), torch.tensor([0, 1]), ("red", "blue")
+    )
+    monkeypatch.setattr(
+        module, "load", lambda name, part, folder: DIGITS if name == "digits-8x8" else colour
+    )
+
+    with pytest.raises(UserError, match=r"data\.target: colours has 2 classes and 3 channel"):
+        prepare(DataSettings(source="digits-8x8", target="mnist"), seed=0)
+
+
+def test_the_folder_of_the_settings_is_used(tmp_path: Path) -> None:
+    broken = tmp_path / "usps" / "usps.bz2"
+    broken.parent.mkdir()
+    broken.write_bytes(b"broken")
+
+    with pytest.raises(UserError, match=f"^{broken}"):
+        prepare(DataSettings(source="usps", folder=tmp_path), seed=0)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"source": "fashion"},
+        {"source": "mnist", "labels": 0},
+        {"source": "mnist", "labels": "most"},
+        {"source": "mnist", "image_size": 0},
+        {"source": "mnist", "lables": 100},
+    ],
+)
+def test_wrong_settings_are_refused(settings: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        DataSettings.model_validate(settings)
+
+
+@pytest.mark.filterwarnings("ignore::dualstudent.data.files.DataWarning")
+def test_usps_to_mnist(data_folder: Path) -> None:
+    data = prepare(
+        DataSettings(source="usps", target="mnist", image_size=28, folder=data_folder), seed=0
+    )
+    batches = Batches(
+        data, BatchSettings(size=256, labeled=32), Augmentation(), Normalisation(), seed=0
+    )
+    batch = batches.at(0)
+
+    assert data.labeled.tolist() == [*range(7291)]
+    assert data.unlabeled.tolist() == [*range(7291, 67291)]
+    assert (data.labels[7291:] == -1).all()
+    assert len(data.test) == 10_000
+    assert batches.steps_per_epoch == 267
+    # Both ends of the scale mean the same in both: paper −1, ink 1.
+    for domain in (batch.view1[batch.unlabeled], batch.view1[~batch.unlabeled]):
+        assert (domain.min().item(), domain.max().item()) == (-1, 1)
+        assert domain.median() < -0.9

@@ -1,0 +1,130 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dualstudent.data.images import Images
+from dualstudent.data.splits import choose_labeled, read_manifest, write_manifest
+from dualstudent.errors import UserError
+
+CLASSES = ("cat", "dog", "owl", "bee")
+SIZES = (30, 12, 25, 40)  # as uneven as real data
+
+
+def animals() -> Images:
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(4).repeat_interleave(torch.tensor(SIZES))
+    labels = labels[torch.randperm(len(labels), generator=generator)]
+    pixels = torch.randint(256, (len(labels), 1, 2, 2), generator=generator, dtype=torch.uint8)
+    return Images("animals", pixels, labels, CLASSES)
+
+
+ANIMALS = animals()
+
+
+@given(each=st.integers(1, min(SIZES)), seed=st.integers(0, 2**63 - 1))
+def test_the_choice_is_balanced_and_without_repetition(each: int, seed: int) -> None:
+    chosen = choose_labeled(ANIMALS, 4 * each, seed)
+
+    assert ANIMALS.labels[chosen].bincount().tolist() == [each] * 4
+    assert chosen.tolist() == sorted(set(chosen.tolist()))
+
+
+def test_the_choice_is_a_function_of_the_seed() -> None:
+    def chosen(seed: int) -> tuple[int, ...]:
+        return tuple(choose_labeled(ANIMALS, 20, seed).tolist())
+
+    assert chosen(3) == chosen(3)
+    assert len({chosen(seed) for seed in range(10)}) == 10
+
+
+def test_every_sample_has_the_same_chance_within_its_class() -> None:
+    chosen = torch.cat([choose_labeled(ANIMALS, 24, seed) for seed in range(1000)])
+
+    frequency = chosen.bincount(minlength=len(ANIMALS)) / 1000
+
+    expected = 6 / torch.tensor(SIZES)[ANIMALS.labels]
+    assert (frequency - expected).abs().max() < 0.08  # five standard deviations
+
+
+@pytest.mark.parametrize("count", [3, 10, 41])
+def test_a_count_that_cannot_be_balanced_is_refused(count: int) -> None:
+    with pytest.raises(UserError, match=f"data.labels = {count} .* animals; use a multiple of 4"):
+        choose_labeled(ANIMALS, count, seed=0)
+
+
+def test_more_labels_than_a_class_has_are_refused() -> None:
+    assert len(choose_labeled(ANIMALS, 48, seed=0)) == 48
+    with pytest.raises(UserError, match="asks for 13 labels of class 'dog', but animals has 12"):
+        choose_labeled(ANIMALS, 52, seed=0)
+
+
+def test_a_manifest_repeats_the_choice(tmp_path: Path) -> None:
+    path, chosen = tmp_path / "split.json", choose_labeled(ANIMALS, 20, seed=5)
+
+    write_manifest(path, ANIMALS, chosen, seed=5)
+
+    assert torch.equal(read_manifest(path, ANIMALS), chosen)
+    manifest = json.loads(path.read_text())
+    assert manifest["seed"] == 5
+    assert manifest["per_class"] == dict.fromkeys(CLASSES, 5)
+
+
+def test_a_manifest_of_other_data_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "split.json"
+    write_manifest(path, ANIMALS, choose_labeled(ANIMALS, 20, seed=5), seed=5)
+    fewer = ANIMALS.select(torch.arange(100))
+
+    with pytest.raises(UserError, match=r"split\.json: belongs to 'animals' with 107 .* 100"):
+        read_manifest(path, fewer)
+
+
+def changed_manifest(path: Path, **changes: Any) -> Path:
+    write_manifest(path, ANIMALS, torch.tensor([1, 2]), seed=0)
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    return path
+
+
+@pytest.mark.parametrize("content", ["", "{", "[1, 2]", "7", '{"data": "animals"}', "\udcff"])
+def test_what_is_not_a_manifest_is_refused(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "split.json"
+    path.write_bytes(content.encode(errors="surrogateescape"))
+
+    with pytest.raises(UserError, match=r"split\.json: not a readable split manifest"):
+        read_manifest(path, ANIMALS)
+
+
+def test_a_manifest_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"nowhere\.json: not a readable split manifest"):
+        read_manifest(tmp_path / "nowhere.json", ANIMALS)
+
+
+@pytest.mark.parametrize(
+    "labeled",
+    [
+        pytest.param("all", id="a word"),
+        pytest.param([1.5], id="a fraction"),
+        pytest.param(["1"], id="a string"),
+        pytest.param([True, False], id="booleans"),
+        pytest.param([], id="nothing"),
+        pytest.param([5, 5], id="twice the same"),
+        pytest.param([-1], id="negative"),
+        pytest.param([107], id="beyond the last"),
+    ],
+)
+def test_positions_that_cannot_be_are_refused(tmp_path: Path, labeled: object) -> None:
+    path = changed_manifest(tmp_path / "split.json", labeled=labeled)
+
+    with pytest.raises(UserError, match=r"split\.json: 'labeled' must be"):
+        read_manifest(path, ANIMALS)
+
+
+def test_a_count_that_is_no_number_does_not_hide_the_reason(tmp_path: Path) -> None:
+    path = changed_manifest(tmp_path / "split.json", images="many", sha256="other")
+
+    with pytest.raises(UserError, match=r"split\.json"):
+        read_manifest(path, ANIMALS)

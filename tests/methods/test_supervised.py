@@ -1,0 +1,47 @@
+from math import log
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from dualstudent.batch import Batch
+from dualstudent.methods import Supervised
+from dualstudent.prediction import Prediction
+
+
+class Echo(nn.Module):
+    """Answers with its input as logits, and a consistency head that must not matter."""
+
+    def forward(self, logits: Tensor) -> Prediction:
+        return Prediction(logits, torch.full_like(logits, torch.nan), logits)
+
+
+def batch_of(logits: Tensor, labels: list[int]) -> Batch:
+    nothing_to_see = torch.full_like(logits, torch.nan)
+    known = torch.tensor(labels)
+    return Batch(logits, nothing_to_see, known, known < 0, torch.arange(len(labels)))
+
+
+def test_loss_is_the_cross_entropy_of_the_first_view() -> None:
+    probabilities = torch.tensor([[0.5, 0.25, 0.25], [0.1, 0.2, 0.7]])
+    (loss,) = Supervised([Echo()]).losses(batch_of(probabilities.log(), [1, 2]), ramp=0.0)
+    expected = -(log(0.25) + log(0.7)) / 2
+    assert list(loss.terms) == ["classification"]
+    assert loss.total.item() == pytest.approx(expected, rel=1e-6)
+
+
+def test_student_learns_the_labels() -> None:
+    logits = torch.zeros(2, 2, requires_grad=True)
+    (loss,) = Supervised([Echo()]).losses(batch_of(logits, [0, 1]), ramp=1.0)
+    (gradient,) = torch.autograd.grad(loss.total, logits)
+    assert gradient.tolist() == [[-0.25, 0.25], [0.25, -0.25]]
+
+
+def test_it_asks_for_labeled_samples_in_one_view() -> None:
+    assert not Supervised.learns_from_unlabeled
+    assert Supervised.views == 1
+
+
+def test_it_trains_one_student() -> None:
+    with pytest.raises(ValueError, match="1 student"):
+        Supervised([Echo(), Echo()])

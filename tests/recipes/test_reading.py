@@ -1,0 +1,130 @@
+from pathlib import Path
+
+import pytest
+
+from dualstudent import Recipe, UserError, load_recipe, recipe_names
+from dualstudent.recipes.reading import to_toml
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_every_recipe_of_the_package_is_valid_and_survives_being_written(
+    name: str, tmp_path: Path
+) -> None:
+    recipe = load_recipe(name)
+    assert recipe.description
+    (tmp_path / "copy.toml").write_text(to_toml(recipe))
+    assert load_recipe(tmp_path / "copy.toml") == recipe
+
+
+def test_the_digits_recipe_is_appendix_d() -> None:
+    recipe = load_recipe("usps-mnist")
+    assert (recipe.data.source, recipe.data.target, recipe.data.labels) == ("usps", "mnist", "all")
+    assert (recipe.batch.size, recipe.batch.labeled) == (256, 32)
+    assert (recipe.schedule.epochs, recipe.schedule.rampup_epochs) == (100, 5)
+    optimizer = recipe.optimizer
+    assert (optimizer.learning_rate, optimizer.momentum, optimizer.weight_decay) == (0.1, 0.9, 1e-4)
+    assert (recipe.normalisation.mean, recipe.normalisation.std) == ((0.5,), (0.5,))
+    augmentation = recipe.augmentation
+    assert (augmentation.noise, augmentation.translate, augmentation.flip) == (0.15, 0, False)
+    assert recipe.method.model_dump() == {
+        "name": "dual-student",
+        "consistency_weight": 1.0,
+        "stabilization_weight": 1.0,
+        "confidence_threshold": 0.6,
+        "logit_distance_weight": 0.01,
+        "distance": "mse",
+        "compared_views": "own",
+        "classification_average": "batch",
+    }
+
+
+def test_a_recipe_states_only_what_differs(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('extends = "demo"\n[data]\nlabels = 20\n')
+    mine, demo = load_recipe(tmp_path / "mine.toml"), load_recipe("demo")
+    assert mine.data.labels == 20
+    assert mine.data.source == demo.data.source
+    assert mine.method == demo.method
+
+
+def test_another_method_does_not_inherit_settings_of_the_first() -> None:
+    source = load_recipe("usps-mnist-source")
+    assert source.method.name == "supervised"
+    assert source.batch == load_recipe("usps-mnist").batch
+    assert load_recipe("demo", ["method.name=supervised"]).method.name == "supervised"
+
+
+def test_changes_are_toml_values_or_bare_words() -> None:
+    recipe = load_recipe(
+        "demo", ["seed=3", "data.target=digits-8x8", 'data.labels="all"', "augmentation.flip=true"]
+    )
+    assert recipe.seed == 3
+    assert recipe.data.target == "digits-8x8"
+    assert recipe.data.labels == "all"
+    assert recipe.augmentation.flip is True
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            "method.confidence_treshold=0.5",
+            "unknown key; did you mean 'method.confidence_threshold'",
+        ),
+        ("metod.name=supervised", "metod = .*unknown key; did you mean 'method'"),
+        ("method.confidence_threshold=1.0", r"method\.confidence_threshold = 1\.0: .*less than 1"),
+        ("method.confidence_threshold=nan", r"method\.confidence_threshold = nan: .*finite"),
+        ("method.name=dual", r"method\.name = 'dual': use one of .*'dual-student'"),
+        ("data.labels=0", r"data\.labels = 0: .*greater than 0 or 'all'"),
+        ("data.source=minst", r"data\.source = 'minst': .*'mnist'"),
+        ("schedule.epochs=two", r"schedule\.epochs = 'two': .*integer"),
+        ("seed=-1", "seed = -1: .*greater than or equal to 0"),
+        ("network.dropout=1", r"network\.dropout = 1: .*less than 1"),
+        ("batch=3", "batch = 3: "),
+        ("nonsense", "write it as key=value"),
+        ("=3", "write it as key=value"),
+    ],
+)
+def test_a_wrong_setting_is_one_line_that_names_key_value_and_what_is_allowed(
+    change: str, message: str
+) -> None:
+    with pytest.raises(UserError, match=message) as error:
+        load_recipe("demo", [change])
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("seed = ", "not valid TOML"),
+        ('extends = "nothing"', "there is no recipe 'nothing'"),
+        ("extends = 3", "must name one recipe"),
+        ("seed = 1", "data is missing"),
+        ('extends = "demo"\n[method]\nconsistency_weight = 1\nname = 3', r"method\.name = '?3"),
+    ],
+)
+def test_a_broken_recipe_file_is_refused(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    with pytest.raises(UserError, match=message):
+        load_recipe(path)
+
+
+def test_recipes_that_extend_each_other_are_refused(tmp_path: Path) -> None:
+    a, b = tmp_path / "a.toml", tmp_path / "b.toml"
+    a.write_text(f'extends = "{b}"')
+    b.write_text(f'extends = "{a}"')
+    with pytest.raises(UserError, match="extends itself"):
+        load_recipe(a)
+
+
+def test_a_misspelt_name_gets_the_nearest_one(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="did you mean 'usps-mnist'"):
+        load_recipe("usps-mnst")
+    with pytest.raises(UserError, match="cannot be read"):
+        load_recipe(tmp_path / "absent.toml")
+
+
+def test_recipes_cannot_be_changed_by_accident() -> None:
+    recipe: Recipe = load_recipe("demo")
+    with pytest.raises(ValueError, match="frozen"):
+        recipe.seed = 1  # type: ignore[misc]

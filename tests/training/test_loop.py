@@ -1,0 +1,143 @@
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from dualstudent import Run, UserError, train
+from dualstudent.training.loop import LossNotFinite, train_or_resume
+from dualstudent.training.model import evaluate_run
+from dualstudent.training.training import Training
+from tests.training.small import small_recipe
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return train(small_recipe(), tmp_path_factory.mktemp("runs") / "run")
+
+
+def test_dual_student_learns_and_reports_the_last_epoch(run: Run) -> None:
+    metrics, result = run.read_metrics(), run.read_result()
+    assert [record["epoch"] for record in metrics] == [1, 2]
+    assert result["networks"] == metrics[-1]["test"]
+    errors = [figures["error"] for figures in result["networks"].values()]
+    assert result["error"] == pytest.approx(sum(errors) / 2)
+    assert max(errors) < 60  # chance is 90
+    every_error = [f["error"] for record in metrics for f in record["test"].values()]
+    assert result["chosen_on_test"]["error"] == min(every_error)
+
+
+def test_logged_losses_are_the_means_of_the_steps(run: Run) -> None:
+    training = Training(small_recipe())
+    training.method.train()
+    sums: dict[tuple[int, str], float] = {}
+    for step in range(29):
+        for student, loss in enumerate(training.take_step(step)):
+            for name, term in loss.terms.items():
+                sums[student, name] = sums.get((student, name), 0) + term.item()
+    logged = run.read_metrics()[0]["loss"]
+    for (student, name), total in sums.items():
+        assert logged[student][name] == pytest.approx(total / 29, rel=1e-4)
+
+
+def test_evaluate_reads_the_same_figures_from_the_saved_model(run: Run) -> None:
+    assert evaluate_run(run) == run.read_result()["networks"]
+
+
+def test_every_student_moves_and_starts_elsewhere() -> None:
+    training = Training(small_recipe())
+    left, right = training.method.students
+    for p, q in zip(left.parameters(), right.parameters(), strict=True):
+        if p.dim() > 1:
+            assert not torch.equal(p, q)
+    before = [p.detach().clone() for p in training.method.parameters()]
+    training.method.train()
+    training.take_step(0)
+    for p, old in zip(training.method.parameters(), before, strict=True):
+        assert not torch.equal(p, old)
+
+
+def test_networks_are_in_training_mode_again_after_an_evaluation() -> None:
+    training = Training(small_recipe())
+    training.method.train()
+    for network in training.method.evaluated.values():
+        training.evaluator.evaluate(network)
+        assert all(module.training for module in network.modules())
+
+
+def test_evaluation_changes_nothing_of_the_training() -> None:
+    """Neither weights, batch-norm statistics, nor what later steps draw."""
+    plain, watched = Training(small_recipe()), Training(small_recipe())
+    for training in (plain, watched):
+        training.method.train()
+        for step in range(3):
+            training.take_step(step)
+            if training is watched:
+                for network in training.method.evaluated.values():
+                    training.evaluator.evaluate(network)
+    expected = plain.method.state_dict()
+    for name, tensor in watched.method.state_dict().items():
+        assert torch.equal(tensor, expected[name]), name
+
+
+def test_another_seed_is_another_run() -> None:
+    losses = []
+    for seed in (0, 1):
+        training = Training(small_recipe(f"seed={seed}"))
+        training.method.train()
+        losses.append(training.take_step(0)[0].total.item())
+    assert losses[0] != losses[1]
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_with_an_explanation(tmp_path: Path) -> None:
+    with pytest.raises(LossNotFinite, match=r"no longer finite: \w+ of student 1.*learning_rate"):
+        train(small_recipe("optimizer.learning_rate=1e30"), tmp_path / "run")
+    assert not (tmp_path / "run" / "checkpoint.safetensors").exists()
+
+
+def test_an_existing_folder_is_never_overwritten(run: Run, tmp_path: Path) -> None:
+    before = run.model.read_bytes()
+    with pytest.raises(UserError, match="already exists"):
+        train(small_recipe(), run.folder)
+    assert run.model.read_bytes() == before
+    with pytest.raises(UserError, match="another recipe"):
+        train_or_resume(small_recipe("seed=1"), run.folder)
+    (tmp_path / "file").write_text("precious")
+    with pytest.raises(UserError, match="already exists"):
+        train(small_recipe(), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("data.labels=55", "cannot be balanced"),
+        ("data.labels=5000", "but digits-8x8 train has"),
+        ("batch.labeled=64", "leaves no room"),
+        ("batch.size=5000", "more than the 1392 samples"),
+        ("normalisation.mean=[0.1, 0.2, 0.3]", "3 values"),
+        ("augmentation.translate=8", "out of sight"),
+        ("data.image_size=3", "at least 4 pixels"),
+        ("data.split='nowhere.json'", "not a readable split manifest"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_before_anything_is_written(
+    change: str, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=message):
+        train(small_recipe(change), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_split_can_be_repeated_from_its_manifest(run: Run, tmp_path: Path) -> None:
+    repeated = Training(small_recipe("seed=7", f"data.split={str(run.split)!r}"))
+    assert repeated.data.labeled.tolist() == json.loads(run.split.read_text())["labeled"]
+    drawn = Training(small_recipe("seed=7"))
+    assert repeated.data.labeled.tolist() != drawn.data.labeled.tolist()
+
+
+def test_a_run_of_another_format_is_refused(run: Run, tmp_path: Path) -> None:
+    for name in ("run.json", "recipe.toml"):
+        (tmp_path / name).write_bytes((run.folder / name).read_bytes())
+    (tmp_path / "run.json").write_text('{"format": 99}')
+    with pytest.raises(UserError, match="has format 99"):
+        Run.open(tmp_path)

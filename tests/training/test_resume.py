@@ -1,0 +1,139 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from dualstudent import Observer, Run, UserError, resume, train
+from dualstudent.interruption import Interrupted
+from dualstudent.training.checkpoint import read_tensors
+from tests.training.small import small_recipe
+
+STEPS = 58
+
+
+class RaisesSignalAt(Observer):
+    def __init__(self, step: int, number: int = signal.SIGINT) -> None:
+        self._step, self._number = step, number
+
+    def on_step(self, step: int) -> None:
+        if step == self._step:
+            signal.raise_signal(self._number)
+
+
+class DiesAt(Observer):
+    def __init__(self, step: int) -> None:
+        self._step = step
+
+    def on_step(self, step: int) -> None:
+        if step == self._step:
+            raise RuntimeError("power cut")
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return train(small_recipe(), tmp_path_factory.mktemp("runs") / "whole")
+
+
+def assert_equal_runs(run: Run, expected: Run) -> None:
+    """Weights, optimizer state and metrics, bit for bit."""
+    for path, expected_path in ((run.checkpoint, expected.checkpoint), (run.model, expected.model)):
+        tensors, _ = read_tensors(path)
+        expected_tensors, _ = read_tensors(expected_path)
+        assert tensors.keys() == expected_tensors.keys()
+        for name, tensor in tensors.items():
+            assert torch.equal(tensor, expected_tensors[name]), name
+    assert run.metrics.read_bytes() == expected.metrics.read_bytes()
+    assert run.read_result()["networks"] == expected.read_result()["networks"]
+
+
+# In the first epoch, at its end, right after it, and in the middle of the last.
+@pytest.mark.parametrize("step", [1, 13, 29, 30, 47])
+def test_a_stopped_run_continues_bit_for_bit(step: int, uninterrupted: Run, tmp_path: Path) -> None:
+    with pytest.raises(Interrupted, match=f"SIGINT after step {step}"):
+        train(small_recipe(), tmp_path / "run", RaisesSignalAt(step))
+    assert not (tmp_path / "run" / "result.json").exists()
+    assert_equal_runs(resume(tmp_path / "run"), uninterrupted)
+
+
+def test_a_run_may_be_stopped_many_times(uninterrupted: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with pytest.raises(Interrupted):
+        train(small_recipe(), folder, RaisesSignalAt(10))
+    for step in (11, 29, 40):
+        with pytest.raises(Interrupted):
+            resume(folder, RaisesSignalAt(step, signal.SIGTERM))
+    assert_equal_runs(resume(folder), uninterrupted)
+
+
+def test_epochs_after_the_checkpoint_are_not_logged_twice(
+    uninterrupted: Run, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    with pytest.raises(Interrupted):
+        train(small_recipe(), folder, RaisesSignalAt(20))
+    with pytest.raises(RuntimeError, match="power cut"):
+        resume(folder, DiesAt(40))  # the first epoch is logged, but the checkpoint is older
+    assert len(Run.open(folder).read_metrics()) == 1
+    assert_equal_runs(resume(folder), uninterrupted)
+
+
+def test_a_run_that_died_before_its_first_checkpoint_starts_again(
+    uninterrupted: Run, tmp_path: Path
+) -> None:
+    with pytest.raises(RuntimeError, match="power cut"):
+        train(small_recipe(), tmp_path / "run", DiesAt(5))
+    assert_equal_runs(resume(tmp_path / "run"), uninterrupted)
+
+
+def test_a_killed_process_continues_bit_for_bit(uninterrupted: Run, tmp_path: Path) -> None:
+    """A real process, stopped by SIGTERM and continued by another one."""
+    recipe, folder = tmp_path / "small.toml", tmp_path / "run"
+    recipe.write_text(uninterrupted.recipe.read_text())
+    command = [sys.executable, "-m", "dualstudent.cli"]
+    process = subprocess.Popen(
+        [*command, "train", str(recipe), "--out", str(folder)], stderr=subprocess.PIPE, text=True
+    )
+    while not (folder / "metrics.jsonl").exists() and process.poll() is None:
+        os.sched_yield()  # signals are handled from the first step on
+    process.send_signal(signal.SIGTERM)
+    _, message = process.communicate()
+    assert process.returncode == 128 + signal.SIGTERM, message
+    assert f"dualstudent resume {folder}" in " ".join(message.split())
+    finished = subprocess.run([*command, "resume", str(folder)], capture_output=True, check=False)
+    assert finished.returncode == 0, finished.stderr
+    assert_equal_runs(Run.open(folder), uninterrupted)
+
+
+def test_resuming_a_finished_run_changes_nothing(uninterrupted: Run) -> None:
+    before = {p.name: p.read_bytes() for p in uninterrupted.folder.iterdir()}
+    resume(uninterrupted.folder)
+    assert {p.name: p.read_bytes() for p in uninterrupted.folder.iterdir()} == before
+
+
+def test_other_data_than_the_run_began_with_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(Interrupted):
+        train(small_recipe(), tmp_path / "run", RaisesSignalAt(3))
+    split = tmp_path / "run" / "split.json"
+    manifest = json.loads(split.read_text())
+    split.write_text(json.dumps(manifest | {"sha256": "0" * 64}))
+    with pytest.raises(UserError, match="other content"):
+        resume(tmp_path / "run")
+
+
+def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Interrupted):
+        train(small_recipe(), tmp_path / "run", RaisesSignalAt(3))
+    checkpoint = tmp_path / "run" / "checkpoint.safetensors"
+    checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
+    with pytest.raises(UserError, match=r"checkpoint\.safetensors: cannot be read"):
+        resume(tmp_path / "run")
+
+
+def test_a_folder_that_is_not_a_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="is not a run"):
+        resume(tmp_path)
