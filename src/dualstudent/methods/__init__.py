@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Union
 from pydantic import Field
 
 from dualstudent.methods.dual_student import DualStudent, DualStudentSettings
-from dualstudent.methods.method import Method, MethodSettings, StudentLoss
+from dualstudent.methods.method import Method, MethodSettings, StudentLoss, Task
 from dualstudent.methods.supervised import Supervised, SupervisedSettings
 
 METHODS: tuple[type[Method], ...] = (Supervised, DualStudent)
@@ -28,4 +28,5 @@ __all__ = [
     "StudentLoss",
     "Supervised",
     "SupervisedSettings",
+    "Task",
 ]

@@ -1,13 +1,14 @@
 """What every method is: students, and how they learn from one batch."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor, nn
 
 from dualstudent.batch import Batch
+from dualstudent.networks.build import NetworkSettings
 from dualstudent.settings import Settings
 
 
@@ -28,6 +29,25 @@ class StudentLoss:
         return sum(others, start=first)
 
 
+@dataclass(frozen=True)
+class Task:
+    """What a method may want to know before it starts.
+
+    Attributes:
+        epochs: how long it will train.
+        samples: N, how many positions a batch may name.
+        classes: C.
+        image_shape: (channels, H, W).
+        value_range: the largest possible pixel value minus the smallest, after normalisation.
+    """
+
+    epochs: int
+    samples: int
+    classes: int
+    image_shape: tuple[int, int, int]
+    value_range: float
+
+
 class MethodSettings(Settings):
     """What can be set of a method; each method adds its own."""
 
@@ -37,6 +57,10 @@ class MethodSettings(Settings):
     def student_count(self) -> int:
         """How many students, and so optimizers, the method trains."""
         return 1
+
+    def networks(self, network: NetworkSettings) -> list[NetworkSettings]:
+        """The network of each student, where ``network`` is what the recipe states for all."""
+        return [network] * self.student_count
 
 
 class Method(nn.Module, ABC):
@@ -78,12 +102,35 @@ class Method(nn.Module, ABC):
         """The same as :meth:`losses`, so that Fabric and DDP can wrap a method as one module."""
         return self.losses(batch, ramp)
 
+    def begin(self, task: Task) -> None:
+        """Called once, before anything is trained or written.
+
+        Refuses with a ``UserError`` settings that make no sense for ``task``, and sets up
+        (as buffers) what the method has to remember about samples.
+        """
+
+    def after_step(self, step: int) -> None:
+        """Called after the optimizers took step ``step``, counted from 0."""
+
+    def after_epoch(self, epoch: int, batches: Iterable[Batch]) -> None:
+        """Called after epoch ``epoch``, counted from 0, and before the networks are evaluated.
+
+        Args:
+            epoch: that has just ended.
+            batches: of this epoch once more, made when they are asked for.
+        """
+
     @property
     def evaluated(self) -> dict[str, nn.Module]:
-        """Name → network, for all that are evaluated; the headline is the mean over them."""
+        """Name → network, for all that are evaluated."""
         if len(self.students) == 1:
             return {"student": self.students[0]}
         return {f"student{i}": student for i, student in enumerate(self.students, start=1)}
+
+    @property
+    def headline(self) -> list[str]:
+        """Names in ``evaluated`` whose mean error is the method's result."""
+        return list(self.evaluated)
 
     @property
     def confidence_threshold(self) -> float:

@@ -162,6 +162,7 @@ class _Loop:
         self._check_finite()
         training, schedule = self._training, self._training.schedule
         epoch_length = schedule.steps_per_epoch
+        training.finish_epoch(self._step // epoch_length - 1)
         evaluated = training.method.evaluated
         means = (self._sums / epoch_length).tolist() if self._sums is not None else []
         terms: list[dict[str, float]] = [{} for _ in training.method.students]
@@ -213,7 +214,7 @@ class _Loop:
             for key, tensor in network.state_dict().items()
         }
         write_tensors(run.model, weights, {"classes": training.data.source.classes})
-        summary = summarised(run.read_metrics(), self._seconds)
+        summary = summarised(run.read_metrics(), training.method.headline, self._seconds)
         partial = run.result.with_name("result.json.partial")
         partial.write_text(json.dumps(summary, indent=1) + "\n")
         partial.replace(run.result)

@@ -6,17 +6,20 @@ from typing import Any
 from dualstudent.training.run import versions
 
 
-def summarised(metrics: list[dict[str, Any]], seconds: float) -> dict[str, Any]:
+def summarised(
+    metrics: list[dict[str, Any]], headline: list[str], seconds: float
+) -> dict[str, Any]:
     """What a run achieved.
 
-    The headline is the mean over the networks at the last epoch. The best epoch and student
+    The headline is the mean over the networks named by it, at the last epoch. The best epoch and student
     on the test set, which is how the paper's authors reported, chooses a model by its test
     error; it stands beside the headline, marked as that.
     """
     last = metrics[-1]
-    errors = [figures["error"] for figures in last["test"].values()]
+    errors = [last["test"][name]["error"] for name in headline]
     return {
         "error": fmean(errors),
+        "headline": headline,
         "networks": last["test"],
         "chosen_on_test": {
             "note": "best epoch and student by test error, as the authors reported; not honest",

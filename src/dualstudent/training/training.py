@@ -8,7 +8,7 @@ from torch.optim import SGD
 from dualstudent.data.batches import Batches
 from dualstudent.data.prepare import PreparedData, prepare
 from dualstudent.errors import UserError
-from dualstudent.methods import METHODS, Method, StudentLoss
+from dualstudent.methods import METHODS, Method, StudentLoss, Task
 from dualstudent.networks.build import build_network
 from dualstudent.randomness import seed_for
 from dualstudent.recipes.schema import Recipe
@@ -76,7 +76,15 @@ class Training:
                 group["lr"] = self.schedule.learning_rate(step)
             optimizer.step()
             optimizer.zero_grad()
+        self.method.after_step(step)
         return losses
+
+    def finish_epoch(self, epoch: int) -> None:
+        """What the method does at the end of epoch ``epoch``, counted from 0."""
+        torch.manual_seed(seed_for(self.recipe.seed, "epoch", epoch))
+        length = self.schedule.steps_per_epoch
+        steps = range(epoch * length, (epoch + 1) * length)
+        self.method.after_epoch(epoch, (self._batches.at(step) for step in steps))
 
     def _optimizer(self, student: nn.Module) -> SGD:
         settings = self.recipe.optimizer
@@ -93,14 +101,17 @@ def build_method(recipe: Recipe, data: PreparedData) -> Method:
     """The recipe's method with its students, each in an initial state of its own."""
     channels, image_size = data.source.channels, data.pixels.shape[-1]
     _check_fit(recipe, channels, image_size)
+    classes = len(data.source.classes)
     students: list[nn.Module] = [
-        build_network(
-            recipe.network, channels, len(data.source.classes), image_size, recipe.seed, number
-        )
-        for number in range(recipe.method.student_count)
+        build_network(network, channels, classes, image_size, recipe.seed, number)
+        for number, network in enumerate(recipe.method.networks(recipe.network))
     ]
-    (method,) = (method for method in METHODS if isinstance(recipe.method, method.Settings))
-    return method(students, recipe.method)
+    (kind,) = (method for method in METHODS if method.Settings is type(recipe.method))
+    method = kind(students, recipe.method)
+    shape = (channels, image_size, image_size)
+    value_range = 1 / min(recipe.normalisation.std)
+    method.begin(Task(recipe.schedule.epochs, len(data.labels), classes, shape, value_range))
+    return method
 
 
 def _check_fit(recipe: Recipe, channels: int, image_size: int) -> None:
