@@ -11,9 +11,9 @@ def summarised(
 ) -> dict[str, Any]:
     """What a run achieved.
 
-    The headline is the mean over the networks named by it, at the last epoch. The best epoch and student
-    on the test set, which is how the paper's authors reported, chooses a model by its test
-    error; it stands beside the headline, marked as that.
+    The result is the mean over the headline networks at the last epoch. The best epoch and
+    student on the test set, which is how the paper's authors reported, chooses a model by its
+    test error; it stands beside the result, marked as that.
     """
     last = metrics[-1]
     errors = [last["test"][name]["error"] for name in headline]
