@@ -1,0 +1,122 @@
+"""Many runs as one piece of work: several at a time, interruptible, never repeated."""
+
+import contextlib
+import multiprocessing
+import os
+import signal
+from collections.abc import Mapping
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+
+import torch
+
+from dualstudent.errors import UserError
+from dualstudent.interruption import Interrupted, StopRequest
+from dualstudent.recipes.schema import Recipe
+from dualstudent.training.loop import Observer, train_or_resume
+from dualstudent.training.run import Run
+
+
+def run_grid(
+    recipes: Mapping[str, Recipe],
+    folder: Path,
+    observer: Observer | None = None,
+    workers: int | None = None,
+) -> dict[str, Run]:
+    """Train every recipe into its own folder, one thread each, a run per core at a time.
+
+    What is finished is not run again, and what was begun continues exactly where it stopped.
+
+    Args:
+        recipes: name → recipe; the name becomes the run's folder below ``folder``.
+        folder: of the grid.
+        observer: is told how many runs are done, as if they were steps.
+        workers: how many runs at a time; default: the number of cores.
+
+    Returns:
+        name → finished run.
+
+    Raises:
+        Interrupted: after Ctrl-C or SIGTERM; the same call continues.
+        UserError: if a run cannot be done; the others stop cleanly.
+    """
+    observer = observer or Observer()
+    runs = {name: Run(folder / name) for name in recipes}
+    waiting = [name for name in recipes if not runs[name].result.is_file()]
+    done = len(recipes) - len(waiting)
+    observer.on_start(done, len(recipes))
+    with StopRequest() as stop, _Workers(min(workers or os.cpu_count() or 1, len(waiting))) as pool:
+        while waiting or pool.busy:
+            while waiting and pool.idle:
+                name = waiting.pop(0)
+                pool.begin(name, recipes[name], folder / name)
+            done += pool.collect(seconds=1)
+            observer.on_step(done)
+            if stop.received:
+                raise Interrupted(stop.received, done, "the same command")
+    return runs
+
+
+class _Workers:
+    """Processes that train what they are sent; leaving the block stops them cleanly."""
+
+    def __init__(self, count: int) -> None:
+        context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
+        self._processes: dict[Connection, SpawnProcess] = {}
+        for _ in range(count):
+            here, there = context.Pipe()
+            process = context.Process(target=_work, args=(there,), daemon=True)
+            process.start()
+            there.close()
+            self._processes[here] = process
+        self.idle = list(self._processes)
+        self.busy: list[Connection] = []
+
+    def __enter__(self) -> "_Workers":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for connection, process in self._processes.items():
+            if connection in self.busy and process.pid is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process.pid, signal.SIGTERM)  # it writes its checkpoint and ends
+            connection.close()
+            process.join()
+
+    def begin(self, name: str, recipe: Recipe, folder: Path) -> None:
+        connection = self.idle.pop()
+        connection.send((name, recipe, folder))
+        self.busy.append(connection)
+
+    def collect(self, seconds: float) -> int:
+        """Wait a moment; returns how many runs have finished."""
+        finished = [c for c in wait(self.busy, seconds) if isinstance(c, Connection)]
+        for connection in finished:
+            self.busy.remove(connection)
+            try:
+                problem = connection.recv()
+            except EOFError:
+                problem = "a worker process died"
+            if problem:
+                raise UserError(problem)
+            self.idle.append(connection)
+        return len(finished)
+
+
+def _work(connection: Connection) -> None:
+    os.setsid()  # Ctrl-C is the parent's to handle: it stops every worker once
+    torch.set_num_threads(1)
+    while True:
+        try:
+            name, recipe, folder = connection.recv()
+        except EOFError:  # the parent is done, or gone
+            return
+        try:
+            train_or_resume(recipe, folder)
+        except Interrupted:
+            return
+        except UserError as error:
+            connection.send(f"{name}: {error}")
+        else:
+            connection.send("")

@@ -1,0 +1,59 @@
+import signal
+from pathlib import Path
+
+import pytest
+
+from dualstudent import Observer, Run, UserError, train
+from dualstudent.grid import run_grid
+from dualstudent.interruption import Interrupted
+from tests.training.small import small_recipe
+
+RECIPES = {f"seed-{seed}": small_recipe(f"seed={seed}") for seed in range(3)}
+
+
+class StopsAfterTheFirstRun(Observer):
+    def on_step(self, step: int) -> None:
+        if step == 1:
+            signal.raise_signal(signal.SIGTERM)
+
+
+class Counts(Observer):
+    def __init__(self) -> None:
+        self.seen: list[int] = []
+
+    def on_start(self, step: int, total: int) -> None:
+        self.seen.append(step)
+
+    def on_step(self, step: int) -> None:
+        self.seen.append(step)
+
+
+def test_an_interrupted_grid_continues_and_equals_an_uninterrupted_one(tmp_path: Path) -> None:
+    with pytest.raises(Interrupted):
+        run_grid(RECIPES, tmp_path / "grid", StopsAfterTheFirstRun())
+    finished = [n for n in RECIPES if (tmp_path / "grid" / n / "result.json").is_file()]
+    assert 0 < len(finished) < len(RECIPES)
+    stamps = {n: (tmp_path / "grid" / n / "result.json").stat().st_mtime_ns for n in finished}
+    counts = Counts()
+    runs = run_grid(RECIPES, tmp_path / "grid", counts)
+    assert counts.seen[0] == len(finished)
+    assert counts.seen[-1] == len(RECIPES)
+    for name, stamp in stamps.items():
+        assert runs[name].result.stat().st_mtime_ns == stamp
+    whole = run_grid(RECIPES, tmp_path / "whole", workers=1)
+    for name, run in runs.items():
+        assert run.metrics.read_bytes() == whole[name].metrics.read_bytes()
+
+
+def test_a_run_that_cannot_be_done_is_named(tmp_path: Path) -> None:
+    recipes = {"good": small_recipe(), "bad": small_recipe("data.labels=55")}
+    with pytest.raises(UserError, match=r"bad: data\.labels = 55 cannot be balanced"):
+        run_grid(recipes, tmp_path)
+    assert not (tmp_path / "bad").exists()
+
+
+def test_an_empty_or_finished_grid_starts_nothing(tmp_path: Path) -> None:
+    assert run_grid({}, tmp_path) == {}
+    train(RECIPES["seed-0"], tmp_path / "seed-0")
+    runs = run_grid({"seed-0": RECIPES["seed-0"]}, tmp_path, workers=1)
+    assert runs == {"seed-0": Run(tmp_path / "seed-0")}
