@@ -99,6 +99,52 @@ def evaluate(run: RunFolder) -> None:
     console.print(result_table(figures, f"{run}, test set"))
 
 
+@app.command()
+def doctor(
+    recipe: Annotated[
+        str, typer.Argument(help="Name of a recipe, or path of a .toml file.")
+    ] = "demo",
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; may be repeated."),
+    ] = None,
+    steps: Annotated[
+        int, typer.Option(min=1, help="How many to try until every loss term is more than 0.")
+    ] = 50,
+) -> None:
+    """Check in a few real steps that every loss term reaches its own student and nothing else.
+
+    Shows the gradient of each term, part by part. Exit code 1 if something is wrong.
+    """
+    from dualstudent.doctor import examine
+    from dualstudent.doctor.diagnosis import reach_table
+    from dualstudent.recipes import load_recipe
+
+    chosen = load_recipe(recipe, set_ or ())
+    diagnosis = examine(chosen, steps)
+    console.print(reach_table(diagnosis, f"{chosen.method.name}: norm of each term's gradient"))
+    if diagnosis.off:
+        console.print(
+            f"off: {', '.join(diagnosis.off)}: exactly 0 in all {diagnosis.steps} steps, "
+            "by weight or for lack of samples (then try more --steps)"
+        )
+    for finding in diagnosis.findings:
+        _say("wrong", "red", finding)
+    if not diagnosis.healthy:
+        raise typer.Exit(1)
+    console.print(f"healthy in {diagnosis.steps} steps; watched: {', '.join(diagnosis.networks)}")
+
+
+@app.command()
+def methods(
+    name: Annotated[str | None, typer.Argument(help="Show the settings of this method.")] = None,
+) -> None:
+    """List the methods, or show what can be set of one."""
+    from dualstudent.report.tables import methods_table, settings_table
+
+    console.print(methods_table() if name is None else settings_table(name))
+
+
 @recipes_app.callback(invoke_without_command=True)
 def recipes(context: typer.Context) -> None:
     """Without a sub-command: list the recipes."""

@@ -5,8 +5,10 @@ ICCV 2019. B is the batch size and C the number of classes throughout. Targets a
 no function here passes gradient to its ``target``.
 """
 
+import math
 from collections.abc import Callable
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -58,6 +60,46 @@ def kl(logits: Tensor, target: Tensor) -> Tensor:
         (B,), at least 0 up to rounding, summed over the classes as a divergence is.
     """
     return F.kl_div(logits.log_softmax(dim=1), target.detach(), reduction="none").sum(dim=1)
+
+
+def jensen_shannon(logits: Tensor, target: Tensor) -> Tensor:
+    """JS(p, q) = ½ KL(p ‖ m) + ½ KL(q ‖ m), m = ½(p + q): the disagreement of Deep Co-Training.
+
+    Args:
+        logits: (B, C), of p, what is to move.
+        target: (B, C), q, probabilities that stay where they are.
+
+    Returns:
+        (B,), in [0, log 2] up to rounding.
+
+    Example:
+        >>> import torch
+        >>> jensen_shannon(torch.tensor([[99.0, 0.0]]), torch.tensor([[0.0, 1.0]]))
+        tensor([0.6931])
+    """
+    log_p, q = logits.log_softmax(dim=1), target.detach()
+    log_m = torch.logaddexp(log_p, q.log()) - math.log(2)
+    of_p = log_p.exp() * (log_p - log_m)
+    of_q = torch.xlogy(q, q) - q * log_m
+    return 0.5 * (of_p + of_q).sum(dim=1)
+
+
+def entropy(logits: Tensor) -> Tensor:
+    """H(p) = −Σ p log p: small if a prediction is decided.
+
+    Args:
+        logits: (B, C), of p.
+
+    Returns:
+        (B,), in [0, log C].
+
+    Example:
+        >>> import torch
+        >>> entropy(torch.zeros(1, 2))
+        tensor([0.6931])
+    """
+    log_p = logits.log_softmax(dim=1)
+    return -(log_p.exp() * log_p).sum(dim=1)
 
 
 def classification(class_logits: Tensor, labels: Tensor, average_over_batch: bool = True) -> Tensor:
@@ -133,3 +175,31 @@ def logit_distance(class_logits: Tensor, consistency_logits: Tensor) -> Tensor:
         A scalar, the squared difference averaged over samples and classes.
     """
     return F.mse_loss(class_logits, consistency_logits)
+
+
+def neighbors(features: Tensor, labels: Tensor, margin: float = 1.0) -> Tensor:
+    """Pulls the features of equal labels together and pushes others ``margin`` apart.
+
+    The contrastive loss of Smooth Neighbors (Luo et al., CVPR 2018): the squared Euclidean
+    distance of neighbours, and max(0, margin − distance)² for others. Features in the very
+    same place have no direction to part in and get no gradient.
+
+    Args:
+        features: (B, D), B at least 2.
+        labels: (B,) int64; samples of the same label are neighbours.
+        margin: above 0.
+
+    Returns:
+        A scalar, the mean over all pairs of different samples.
+
+    Example:
+        >>> import torch
+        >>> points = torch.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 0.5]])
+        >>> neighbors(points, torch.tensor([0, 0, 1])) * 3  # 5² + 0.5² + 0
+        tensor(25.2500)
+    """
+    first, second = torch.triu_indices(len(labels), len(labels), offset=1, device=labels.device)
+    at_least_single = torch.promote_types(features.dtype, torch.float32)  # half has no pdist
+    distance = F.pdist(features.to(at_least_single))
+    apart = (margin - distance).clamp(min=0).square()
+    return torch.where(labels[first] == labels[second], distance.square(), apart).mean()

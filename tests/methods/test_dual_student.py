@@ -1,4 +1,3 @@
-from collections.abc import Iterator
 from math import exp, log
 from pathlib import Path
 from typing import Any
@@ -7,14 +6,16 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from dualstudent.batch import Batch
 from dualstudent.methods import DualStudent, DualStudentSettings, StudentLoss
-from dualstudent.methods.dual_student import TwoPasses, student_loss
+from dualstudent.methods.dual_student import student_loss
+from dualstudent.methods.pair import TwoPasses
 from dualstudent.networks import DigitsCNN
 from dualstudent.prediction import Prediction
 from dualstudent.randomness import drawn_from
+from tests.methods.small import Recorder, reached_parts, small_batch, small_network
 
 TERMS = ["classification", "logit_distance", "consistency", "stabilization"]
 
@@ -200,19 +201,6 @@ def test_ramp_weighs_consistency_and_stabilization_only() -> None:
         assert terms_of(student, other, [-1, 0], ramp=ramp) == pytest.approx(full | weighed)
 
 
-def small_network(student: int) -> DigitsCNN:
-    with drawn_from("network", student):
-        return DigitsCNN(classes=3, dropout=0.0)
-
-
-def small_batch() -> Batch:
-    with drawn_from("batch"):
-        images = torch.randn(16, 1, 4, 4)
-        views = [images + 0.1 * torch.randn_like(images) for _ in range(2)]
-    labels = torch.tensor([-1] * 12 + [0, 1, 2, 0])
-    return Batch(views[0], views[1], labels, labels < 0, torch.arange(16))
-
-
 @pytest.fixture
 def students() -> list[DigitsCNN]:
     return [small_network(0), small_network(1)]
@@ -231,20 +219,6 @@ def test_swapping_students_and_views_swaps_the_losses(students: list[DigitsCNN])
         for name in TERMS:
             assert loss.terms[name].item() == mirror.terms[name].item() > 0
     assert losses[0].total.item() != losses[1].total.item()
-
-
-class Recorder(nn.Module):
-    """A student that remembers what it was shown, and which answers carry gradient."""
-
-    def __init__(self, student: nn.Module) -> None:
-        super().__init__()
-        self.student = student
-        self.shown: list[tuple[Tensor, bool]] = []
-
-    def forward(self, view: Tensor) -> Prediction:
-        prediction: Prediction = self.student(view)
-        self.shown.append((view, prediction.class_logits.requires_grad))
-        return prediction
 
 
 def test_each_student_sees_its_own_view_with_gradient_and_the_other_without(
@@ -268,12 +242,6 @@ def test_both_passes_are_made_in_training_mode(students: list[DigitsCNN]) -> Non
         assert [int(norm.num_batches_tracked or 0) for norm in norms] == [2, 2, 2]
 
 
-def parts(student: DigitsCNN) -> Iterator[tuple[str, list[nn.Parameter]]]:
-    yield "trunk", list(student.trunk.parameters())
-    yield "class head", list(student.heads.classify.parameters())
-    yield "consistency head", list(student.heads.follow.parameters())
-
-
 @pytest.mark.parametrize(
     ("term", "reached"),
     [
@@ -290,10 +258,7 @@ def test_each_term_reaches_what_it_should(
     losses = DualStudent(students, WITHOUT_THRESHOLD).losses(small_batch(), ramp=1.0)
     torch.autograd.backward(losses[own].terms[term])
     actually_reached = {
-        (number, part)
-        for number, student in enumerate(students)
-        for part, parameters in parts(student)
-        if any(p.grad is not None and p.grad.any() for p in parameters)
+        (number, part) for number, student in enumerate(students) for part in reached_parts(student)
     }
     assert actually_reached == {(own, part) for part in reached}
 

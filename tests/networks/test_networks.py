@@ -7,7 +7,11 @@ from torch.nn import functional as F
 
 from dualstudent.errors import UserError
 from dualstudent.networks import CNN13, DigitsCNN
-from dualstudent.networks.build import NetworkSettings, build_network
+from dualstudent.networks.build import build_network
+from dualstudent.networks.cnn13 import CNN13Settings
+from dualstudent.networks.digits_cnn import DigitsCNNSettings
+from dualstudent.networks.network import NetworkSettings
+from dualstudent.networks.shake_shake import ShakeShakeSettings
 from dualstudent.prediction import Prediction
 from dualstudent.randomness import drawn_from
 
@@ -142,7 +146,7 @@ def test_batch_norm_statistics_move_by_a_tenth() -> None:
     torch.testing.assert_close(moved["trunk.0.1.running_var"], 0.9 + 0.1 * maps.var(dim=(0, 2, 3)))
 
 
-SETTINGS = NetworkSettings(name="digits-cnn")
+SETTINGS = DigitsCNNSettings()
 
 
 def initial_state(seed: int, student: int) -> State:
@@ -177,9 +181,14 @@ def test_building_leaves_the_global_random_state_alone() -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
-@pytest.mark.parametrize(("name", "network"), [("cnn13", CNN13), ("digits-cnn", DigitsCNN)])
-def test_settings_reach_the_network(name: Literal["cnn13", "digits-cnn"], network: Network) -> None:
-    settings = NetworkSettings(name=name, dropout=0.25, weight_norm=False)
+@pytest.mark.parametrize(
+    ("settings", "network"),
+    [
+        (CNN13Settings(dropout=0.25, weight_norm=False), CNN13),
+        (DigitsCNNSettings(dropout=0.25, weight_norm=False), DigitsCNN),
+    ],
+)
+def test_settings_reach_the_network(settings: NetworkSettings, network: Network) -> None:
     built = build_network(settings, channels=2, classes=5, image_size=12, seed=0, student=0)
     expected = network(channels=2, classes=5, dropout=0.25, weight_norm=False)
     assert isinstance(built, network)
@@ -191,12 +200,23 @@ def test_settings_reach_the_network(name: Literal["cnn13", "digits-cnn"], networ
     assert set(dropouts) == {0.25}
 
 
-@pytest.mark.parametrize(("name", "smallest"), [("cnn13", 12), ("digits-cnn", 4)])
-def test_too_small_images_are_refused(name: Literal["cnn13", "digits-cnn"], smallest: int) -> None:
-    settings = NetworkSettings(name=name)
+@pytest.mark.parametrize("width", [1, 2, 3])
+def test_width_multiplies_the_channels_of_the_digits_cnn(width: int) -> None:
+    settings = DigitsCNNSettings(weight_norm=False, width=width)
+    built = build_network(settings, channels=1, classes=10, image_size=28, seed=0, student=0)
+    convolutions = [module for module in built.modules() if isinstance(module, nn.Conv2d)]
+    assert [layer.out_channels for layer in convolutions] == [16 * width, 32 * width, 32 * width]
+
+
+@pytest.mark.parametrize(
+    ("settings", "smallest"),
+    [(CNN13Settings(), 12), (DigitsCNNSettings(), 4), (ShakeShakeSettings(width=4), 8)],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_too_small_images_are_refused(settings: NetworkSettings, smallest: int) -> None:
     build_network(settings, 1, 10, image_size=smallest, seed=0, student=0)
     message = (
-        rf"network\.name = '{name}' .* {smallest} pixels .* {smallest - 1}; .*data\.image_size"
+        rf"network '{settings.name}' .* {smallest} pixels .* {smallest - 1}; .*data\.image_size"
     )
     with pytest.raises(UserError, match=message):
         build_network(settings, 1, 10, image_size=smallest - 1, seed=0, student=0)

@@ -2,6 +2,7 @@ import math
 
 import pytest
 
+from dualstudent import UserError, load_recipe
 from dualstudent.training.schedules import Schedule, ScheduleSettings
 
 SCHEDULE = Schedule(ScheduleSettings(epochs=10, rampup_epochs=5), 0.1, steps_per_epoch=4)
@@ -24,3 +25,73 @@ def test_ramp_is_constant_within_an_epoch_and_one_after_the_rampup() -> None:
 
 def test_no_rampup_means_full_weight_from_the_start() -> None:
     assert Schedule(ScheduleSettings(epochs=1, rampup_epochs=0), 0.1, 4).ramp(0) == 1.0
+
+
+def test_a_longer_cosine_is_cut_off() -> None:
+    longer = Schedule(ScheduleSettings(epochs=10, cosine_epochs=15), 0.1, steps_per_epoch=4)
+    rates = [longer.learning_rate(step) for step in range(40)]
+    assert rates == pytest.approx([0.05 * (1 + math.cos(math.pi * t / 60)) for t in range(40)])
+    assert longer.total_steps == 40
+
+
+def test_a_cycle_replays_its_part_of_the_cosine_again_and_again() -> None:
+    settings = ScheduleSettings(epochs=10, cosine_epochs=8, cycle_from=4, cycle_length=2)
+    rates = [Schedule(settings, 0.1, 3).learning_rate(step) for step in range(30)]
+    first = [0.05 * (1 + math.cos(math.pi * t / 24)) for t in range(18)]
+    assert rates == pytest.approx(first + 2 * first[12:])
+    assert min(rates) > 0
+
+
+def test_fastswa_as_published() -> None:
+    """Averages from epoch 150, in cycles of 30 epochs on a cosine of 210."""
+    settings = ScheduleSettings(epochs=480, cosine_epochs=210, cycle_from=150, cycle_length=30)
+    rates = [Schedule(settings, 0.05, 1).learning_rate(epoch) for epoch in range(480)]
+    assert rates[179] == pytest.approx(0.025 * (1 + math.cos(math.pi * 179 / 210)))
+    for cycle in range(180, 480, 30):
+        assert rates[cycle : cycle + 30] == rates[150:180]
+
+
+def test_without_new_settings_the_rates_are_the_same_bits() -> None:
+    assert [SCHEDULE.learning_rate(step) for step in range(40)] == [
+        0.1 * (0.5 * (1 + math.cos(math.pi * (step / 40)))) for step in range(40)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (["schedule.cycle_from=1"], r"schedule\.cycle_length = None: goes with cycle_from"),
+        (["schedule.cycle_length=1"], r"schedule\.cycle_length = 1: goes with cycle_from"),
+        (["schedule.cosine_epochs=19"], r"schedule\.cosine_epochs = 19: .* at least epochs = 20$"),
+        (
+            ["schedule.cycle_from=15", "schedule.cycle_length=6"],
+            r"schedule\.cosine_epochs = None: .* after 20 epochs; use at least "
+            r"cycle_from \+ cycle_length = 21$",
+        ),
+        (
+            [
+                "schedule.cycle_from=5",
+                "schedule.cycle_length=5",
+                "schedule.cosine_epochs=9",
+            ],
+            r"schedule\.cosine_epochs = 9: .* cycle_from \+ cycle_length = 10$",
+        ),
+        (
+            ["schedule.cycle_from=-1", "schedule.cycle_length=2"],
+            r"schedule\.cycle_from = -1: [^;]*$",
+        ),
+        (
+            ["schedule.cycle_from=1", "schedule.cycle_length=0"],
+            r"schedule\.cycle_length = 0: [^;]*$",
+        ),
+        (["schedule.epochs=0"], r"recipe demo: schedule\.epochs = 0: input [^;]*$"),
+    ],
+)
+def test_schedules_that_make_no_sense_are_refused(changes: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        load_recipe("demo", changes)
+
+
+def test_a_cycle_up_to_the_very_end_of_the_cosine_is_allowed() -> None:
+    changes = [f"schedule.{key}" for key in ("cosine_epochs=8", "cycle_from=5", "cycle_length=3")]
+    assert load_recipe("demo", changes).schedule.cycle_from == 5

@@ -4,11 +4,52 @@ from typing import TYPE_CHECKING, Annotated, Union
 
 from pydantic import Field
 
+from dualstudent.methods.consistency import ConsistencyMethod, ConsistencySettings
+from dualstudent.methods.cs import CS, CSSettings
+from dualstudent.methods.deep_co_training import DeepCoTraining, DeepCoTrainingSettings
 from dualstudent.methods.dual_student import DualStudent, DualStudentSettings
+from dualstudent.methods.dual_student_mean_teacher import (
+    DualStudentMeanTeacher,
+    DualStudentMeanTeacherSettings,
+)
+from dualstudent.methods.fastswa import (
+    MeanTeacherFastSWA,
+    MeanTeacherFastSWASettings,
+    PiFastSWA,
+    PiFastSWASettings,
+)
+from dualstudent.methods.imbalanced_student import ImbalancedStudent, ImbalancedStudentSettings
+from dualstudent.methods.mean_teacher import MeanTeacher, MeanTeacherSettings
 from dualstudent.methods.method import Method, MethodSettings, StudentLoss, Task
+from dualstudent.methods.multiple_student import MultipleStudent, MultipleStudentSettings
+from dualstudent.methods.pi import PiModel, PiModelSettings
+from dualstudent.methods.smooth_neighbors import (
+    PiSmoothNeighbors,
+    PiSmoothNeighborsSettings,
+    TemporalSmoothNeighbors,
+    TemporalSmoothNeighborsSettings,
+)
 from dualstudent.methods.supervised import Supervised, SupervisedSettings
+from dualstudent.methods.temporal import TemporalEnsembling, TemporalEnsemblingSettings
+from dualstudent.methods.vat import VAT, VATSettings
 
-METHODS: tuple[type[Method], ...] = (Supervised, DualStudent)
+METHODS: tuple[type[Method], ...] = (
+    Supervised,
+    PiModel,
+    TemporalEnsembling,
+    MeanTeacher,
+    VAT,
+    PiFastSWA,
+    MeanTeacherFastSWA,
+    PiSmoothNeighbors,
+    TemporalSmoothNeighbors,
+    DeepCoTraining,
+    CS,
+    DualStudent,
+    MultipleStudent,
+    ImbalancedStudent,
+    DualStudentMeanTeacher,
+)
 
 if TYPE_CHECKING:
     AnyMethodSettings = MethodSettings
@@ -19,14 +60,42 @@ else:  # told apart by their name
     ]
 
 __all__ = [
+    "CS",
     "METHODS",
+    "VAT",
     "AnyMethodSettings",
+    "CSSettings",
+    "ConsistencyMethod",
+    "ConsistencySettings",
+    "DeepCoTraining",
+    "DeepCoTrainingSettings",
     "DualStudent",
+    "DualStudentMeanTeacher",
+    "DualStudentMeanTeacherSettings",
     "DualStudentSettings",
+    "ImbalancedStudent",
+    "ImbalancedStudentSettings",
+    "MeanTeacher",
+    "MeanTeacherFastSWA",
+    "MeanTeacherFastSWASettings",
+    "MeanTeacherSettings",
     "Method",
     "MethodSettings",
+    "MultipleStudent",
+    "MultipleStudentSettings",
+    "PiFastSWA",
+    "PiFastSWASettings",
+    "PiModel",
+    "PiModelSettings",
+    "PiSmoothNeighbors",
+    "PiSmoothNeighborsSettings",
     "StudentLoss",
     "Supervised",
     "SupervisedSettings",
     "Task",
+    "TemporalEnsembling",
+    "TemporalEnsemblingSettings",
+    "TemporalSmoothNeighbors",
+    "TemporalSmoothNeighborsSettings",
+    "VATSettings",
 ]

@@ -8,7 +8,7 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from dualstudent.batch import Batch
-from dualstudent.networks.build import NetworkSettings
+from dualstudent.networks.network import NetworkSettings
 from dualstudent.settings import Settings
 
 
@@ -78,6 +78,7 @@ class Method(nn.Module, ABC):
     """
 
     Settings: ClassVar[type[MethodSettings]]
+    summary: ClassVar[str]
     learns_from_unlabeled: ClassVar[bool] = True
     views: ClassVar[int] = 2
 

@@ -19,6 +19,7 @@ class SupervisedSettings(MethodSettings):
 class Supervised(Method):
     """Cross entropy on the labels, and nothing else."""
 
+    summary = "labeled samples only"
     Settings = SupervisedSettings
     learns_from_unlabeled = False
     views = 1

@@ -2,5 +2,6 @@
 
 from dualstudent.networks.cnn13 import CNN13
 from dualstudent.networks.digits_cnn import DigitsCNN
+from dualstudent.networks.shake_shake import ShakeShake26
 
-__all__ = ["CNN13", "DigitsCNN"]
+__all__ = ["CNN13", "DigitsCNN", "ShakeShake26"]

@@ -1,6 +1,6 @@
 """Networks by name, each student with an initial state of its own."""
 
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Annotated, Union, cast
 
 import torch
 from pydantic import Field
@@ -9,18 +9,23 @@ from torch import nn
 from dualstudent.errors import UserError
 from dualstudent.networks.cnn13 import CNN13
 from dualstudent.networks.digits_cnn import DigitsCNN
+from dualstudent.networks.network import NetworkSettings
+from dualstudent.networks.shake_shake import ShakeShake26
 from dualstudent.randomness import drawn_from
-from dualstudent.settings import Settings
 
-_NETWORKS: dict[str, type[CNN13] | type[DigitsCNN]] = {"cnn13": CNN13, "digits-cnn": DigitsCNN}
+NETWORKS: tuple[type[CNN13] | type[DigitsCNN] | type[ShakeShake26], ...] = (
+    CNN13,
+    DigitsCNN,
+    ShakeShake26,
+)
 
-
-class NetworkSettings(Settings):
-    """Which network every student is."""
-
-    name: Literal["cnn13", "digits-cnn"]
-    dropout: float = Field(0.5, ge=0, lt=1)
-    weight_norm: bool = True
+if TYPE_CHECKING:
+    AnyNetworkSettings = NetworkSettings
+else:  # told apart by their name
+    AnyNetworkSettings = Annotated[
+        Union[tuple(network.Settings for network in NETWORKS)],  # noqa: UP007
+        Field(discriminator="name"),
+    ]
 
 
 def build_network(
@@ -30,12 +35,12 @@ def build_network(
 
     Convolutions on a CPU are up to 1.4 times faster with the channels last in memory.
     """
-    network = _NETWORKS[settings.name]
+    (network,) = (network for network in NETWORKS if network.Settings is type(settings))
     if image_size < network.smallest_image:
         raise UserError(
-            f"network.name = {settings.name!r} needs images of at least {network.smallest_image} "
+            f"the network {settings.name!r} needs images of at least {network.smallest_image} "
             f"pixels a side, the data have {image_size}; set data.image_size"
         )
     with drawn_from(seed, "initial state", student):
-        built = network(channels, classes, settings.dropout, settings.weight_norm)
+        built = network(channels, classes, **settings.model_dump(exclude={"name"}))
     return cast(nn.Module, built.to(memory_format=torch.channels_last))  # type: ignore[call-overload]

@@ -1,13 +1,24 @@
 """The 13-layer CNN of the CIFAR and SVHN experiments (Appendix B)."""
 
-from torch import Tensor, nn
+from typing import Literal
+
+from pydantic import Field
+from torch import nn
 
 from dualstudent.networks.convolution import convolution
 from dualstudent.networks.heads import DecoupledHeads
-from dualstudent.prediction import Prediction
+from dualstudent.networks.network import Network, NetworkSettings
 
 
-class CNN13(nn.Module):
+class CNN13Settings(NetworkSettings):
+    """What can be set of the 13-layer CNN."""
+
+    name: Literal["cnn13"] = "cnn13"
+    dropout: float = Field(0.5, ge=0, lt=1)
+    weight_norm: bool = True
+
+
+class CNN13(Network):
     """Nine convolutions, two poolings, a mean over the map, decoupled heads.
 
     3,127,208 parameters for RGB images and 10 classes; any image of 12 pixels or more a side.
@@ -24,6 +35,7 @@ class CNN13(nn.Module):
         torch.Size([2, 128])
     """
 
+    Settings = CNN13Settings
     smallest_image = 12
 
     def __init__(
@@ -33,8 +45,7 @@ class CNN13(nn.Module):
         dropout: float = 0.5,
         weight_norm: bool = True,
     ) -> None:
-        super().__init__()
-        self.trunk = nn.Sequential(
+        trunk = nn.Sequential(
             convolution(channels, 128, weight_norm=weight_norm),
             convolution(128, 128, weight_norm=weight_norm),
             convolution(128, 128, weight_norm=weight_norm),
@@ -49,8 +60,4 @@ class CNN13(nn.Module):
             convolution(512, 256, kernel=1, padding=0, weight_norm=weight_norm),
             convolution(256, 128, kernel=1, padding=0, weight_norm=weight_norm),
         )
-        self.heads = DecoupledHeads(128, classes, weight_norm)
-
-    def forward(self, images: Tensor) -> Prediction:
-        prediction: Prediction = self.heads(self.trunk(images).mean(dim=(2, 3)))
-        return prediction
+        super().__init__(trunk, DecoupledHeads(128, classes, weight_norm))

@@ -1,13 +1,25 @@
 """The small CNN of the digit experiments (Appendix B, Table "The small CNN")."""
 
-from torch import Tensor, nn
+from typing import Literal
+
+from pydantic import Field
+from torch import nn
 
 from dualstudent.networks.convolution import convolution
 from dualstudent.networks.heads import DecoupledHeads
-from dualstudent.prediction import Prediction
+from dualstudent.networks.network import Network, NetworkSettings
 
 
-class DigitsCNN(nn.Module):
+class DigitsCNNSettings(NetworkSettings):
+    """What can be set of the small CNN."""
+
+    name: Literal["digits-cnn"] = "digits-cnn"
+    dropout: float = Field(0.5, ge=0, lt=1)
+    weight_norm: bool = True
+    width: int = Field(1, gt=0, description="multiplies the channels of every convolution")
+
+
+class DigitsCNN(Network):
     """Three convolutions of 16, 32 and 32 channels, a mean over the map, decoupled heads.
 
     14,968 parameters for grey images and 10 classes; any image of 4 pixels or more a side.
@@ -18,6 +30,7 @@ class DigitsCNN(nn.Module):
         classes: C.
         dropout: after the second max pooling.
         weight_norm: on every convolution and both heads.
+        width: multiplies the channels of every convolution.
 
     Example:
         >>> import torch
@@ -25,6 +38,7 @@ class DigitsCNN(nn.Module):
         torch.Size([2, 10])
     """
 
+    Settings = DigitsCNNSettings
     smallest_image = 4
 
     def __init__(
@@ -33,18 +47,15 @@ class DigitsCNN(nn.Module):
         classes: int = 10,
         dropout: float = 0.5,
         weight_norm: bool = True,
+        width: int = 1,
     ) -> None:
-        super().__init__()
-        self.trunk = nn.Sequential(
-            convolution(channels, 16, weight_norm=weight_norm),
+        narrow, wide = 16 * width, 32 * width
+        trunk = nn.Sequential(
+            convolution(channels, narrow, weight_norm=weight_norm),
             nn.MaxPool2d(2),
-            convolution(16, 32, weight_norm=weight_norm),
+            convolution(narrow, wide, weight_norm=weight_norm),
             nn.MaxPool2d(2),
             nn.Dropout(dropout),
-            convolution(32, 32, weight_norm=weight_norm),
+            convolution(wide, wide, weight_norm=weight_norm),
         )
-        self.heads = DecoupledHeads(32, classes, weight_norm)
-
-    def forward(self, images: Tensor) -> Prediction:
-        prediction: Prediction = self.heads(self.trunk(images).mean(dim=(2, 3)))
-        return prediction
+        super().__init__(trunk, DecoupledHeads(wide, classes, weight_norm))

@@ -2,17 +2,16 @@
 
 import difflib
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import tomli_w
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from dualstudent.errors import UserError
-from dualstudent.methods import METHODS
 from dualstudent.recipes.schema import Recipe
 
 Table = dict[str, Any]
@@ -49,7 +48,7 @@ def validated(table: Table, origin: str) -> Recipe:
     try:
         return Recipe.model_validate(table)
     except ValidationError as error:
-        raise UserError(f"recipe {origin}: {_explained(error.errors())}") from error
+        raise UserError(f"recipe {origin}: {_explained(error.errors(), table)}") from error
 
 
 def to_toml(recipe: Recipe) -> str:
@@ -128,14 +127,11 @@ def _apply(table: Table, change: str) -> None:
     table.update(_merged(table, addition))
 
 
-def _explained(problems: list[ErrorDetails]) -> str:
+def _explained(problems: list[ErrorDetails], table: Table) -> str:
     """Every problem once: the key, its value, and what is allowed."""
     texts: dict[str, str] = {}
     for problem in problems:
-        section, *rest = (str(part) for part in problem["loc"])
-        if section == "method":
-            rest = rest[1:]  # the name that told the methods apart
-        key = ".".join((section, *rest[:1]))
+        key = _key(problem["loc"], table)
         message = problem["msg"][0].lower() + problem["msg"][1:]
         if problem["type"] == "missing":
             texts[key] = f"{key} is missing"
@@ -145,7 +141,9 @@ def _explained(problems: list[ErrorDetails]) -> str:
         elif problem["type"] == "union_tag_not_found":
             texts[key] = f"{key}.name is missing"
         elif problem["type"] == "extra_forbidden":
-            texts[key] = f"{key} = {problem['input']!r}: unknown key{_nearest(key, _known_keys())}"
+            texts[key] = (
+                f"{key} = {problem['input']!r}: unknown key{_nearest(key, _known_keys(Recipe))}"
+            )
         elif key in texts:  # the other members of a union
             texts[key] += f" or {message.removeprefix('input should be ')}"
         else:
@@ -153,12 +151,25 @@ def _explained(problems: list[ErrorDetails]) -> str:
     return "; ".join(texts.values())
 
 
-def _known_keys() -> list[str]:
-    keys = list(Recipe.model_fields)
-    for name, field in Recipe.model_fields.items():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            keys += [f"{name}.{key}" for key in field.annotation.model_fields]
-    return keys + [f"method.{key}" for method in METHODS for key in method.Settings.model_fields]
+def _key(location: tuple[int | str, ...], table: Table) -> str:
+    """The location without the names that tell methods and networks apart, and within a value."""
+    keys: list[str] = []
+    inside: Any = table
+    for part in map(str, location):
+        if not isinstance(inside, dict):
+            break
+        if part in inside or part != inside.get("name"):
+            keys.append(part)
+            inside = inside.get(part)
+    return ".".join(keys)
+
+
+def _known_keys(settings: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    for name, field in settings.model_fields.items():
+        yield prefix + name
+        for kind in (field.annotation, *get_args(field.annotation)):
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                yield from _known_keys(kind, f"{prefix}{name}.")
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:

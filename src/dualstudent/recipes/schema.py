@@ -8,7 +8,7 @@ from dualstudent.data.augment import Augmentation, Normalisation
 from dualstudent.data.batches import BatchSettings
 from dualstudent.data.prepare import DataSettings
 from dualstudent.methods import AnyMethodSettings
-from dualstudent.networks.build import NetworkSettings
+from dualstudent.networks.build import AnyNetworkSettings
 from dualstudent.settings import Settings
 from dualstudent.training.schedules import ScheduleSettings
 
@@ -42,7 +42,7 @@ class Recipe(Settings):
     data: DataSettings
     normalisation: Normalisation = Normalisation()
     augmentation: Augmentation = Augmentation()
-    network: NetworkSettings
+    network: AnyNetworkSettings
     method: AnyMethodSettings
     batch: BatchSettings
     optimizer: OptimizerSettings

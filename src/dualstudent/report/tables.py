@@ -6,6 +6,9 @@ from typing import Any
 
 from rich.table import Table
 
+from dualstudent.errors import UserError
+from dualstudent.methods import METHODS, Method
+
 
 def result_table(rows: Mapping[str, Mapping[str, Any]], title: str = "") -> Table:
     """One row per network: error, accuracy on all and on stable samples, share of stable ones.
@@ -42,3 +45,27 @@ def duration(seconds: float) -> str:
         '0:01:15'
     """
     return str(timedelta(seconds=round(seconds)))
+
+
+def methods_table() -> Table:
+    """Name and summary of every method."""
+    table = Table(box=None, show_header=False)
+    for method in METHODS:
+        table.add_row(f"[bold]{_name(method)}[/bold]", method.summary)
+    return table
+
+
+def settings_table(name: str) -> Table:
+    """Key, default and meaning of everything that can be set of one method."""
+    by_name = {_name(method): method for method in METHODS}
+    if name not in by_name:
+        raise UserError(f"there is no method {name!r}; 'dualstudent methods' lists them")
+    table = Table("key", "default", "meaning", title=by_name[name].summary)
+    for key, field in by_name[name].Settings.model_fields.items():
+        default = "required" if field.is_required() else repr(field.default)
+        table.add_row(key, default, field.description or "")
+    return table
+
+
+def _name(method: type[Method]) -> str:
+    return str(method.Settings.model_fields["name"].default)

@@ -1,6 +1,7 @@
 """Progress of runs for people: bars on a terminal, lines in a file."""
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -19,18 +20,25 @@ from rich.progress import (
 
 from dualstudent.training.loop import Observer
 
+_SECONDS_BETWEEN_LINES = 30
+
 
 @contextmanager
-def progress_on(console: Console) -> Iterator["ProgressDisplay"]:
-    """A display that fits the console, for as long as the block lasts."""
+def progress_on(console: Console, unit: str = "steps") -> Iterator["ProgressDisplay"]:
+    """A display that fits the console, for as long as the block lasts.
+
+    Args:
+        console: bars on a terminal; elsewhere, such as in a file, a line now and then.
+        unit: what is counted.
+    """
     if not console.is_terminal:
-        yield ProgressLines(console)
+        yield ProgressLines(console, unit)
         return
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("steps {task.fields[error]}"),
+        TextColumn(unit + " {task.fields[error]}"),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
@@ -39,12 +47,12 @@ def progress_on(console: Console) -> Iterator["ProgressDisplay"]:
         yield ProgressBars(progress)
 
 
-class ProgressDisplay:
+class ProgressDisplay(ABC):
     """Shows runs, one after the other."""
 
+    @abstractmethod
     def observer(self, label: str) -> Observer:
         """What a run called ``label`` reports to."""
-        raise NotImplementedError
 
 
 class ProgressBars(ProgressDisplay):
@@ -73,37 +81,43 @@ class _Bar(Observer):
 
 
 class ProgressLines(ProgressDisplay):
-    """A line an epoch, but not more than one in ten seconds."""
+    """A line now and then, and one at the end."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    def __init__(self, console: Console, unit: str) -> None:
+        self._console, self._unit = console, unit
 
     def observer(self, label: str) -> Observer:
-        return _Lines(self._console, label)
+        return _Lines(self._console, self._unit, label)
 
 
 class _Lines(Observer):
-    def __init__(self, console: Console, label: str) -> None:
-        self._console, self._label = console, label
+    def __init__(self, console: Console, unit: str, label: str) -> None:
+        self._console, self._unit, self._label = console, unit, label
         self._first = self._total = 0
         self._started = self._last = time.monotonic()
+        self._error = ""
 
     def on_start(self, step: int, total: int) -> None:
         self._first, self._total = step, total
         self._started = self._last = time.monotonic()
 
     def on_epoch(self, record: dict[str, Any]) -> None:
-        now, step = time.monotonic(), record["step"]
-        if now - self._last < 10 and step < self._total:
+        self._error = _errors(record)
+
+    def on_step(self, step: int) -> None:
+        now = time.monotonic()
+        if step == self._first or (
+            now - self._last < _SECONDS_BETWEEN_LINES and step < self._total
+        ):
             return
         self._last = now
         elapsed = now - self._started
         left = elapsed * (self._total - step) / (step - self._first)
         self._console.print(
-            f"{self._label}: epoch {record['epoch']}, step {step}/{self._total}, "
-            f"{_errors(record)}, "
+            f"{self._label}: {step}/{self._total} {self._unit} {self._error}, "
             f"{timedelta(seconds=round(elapsed))} elapsed, {timedelta(seconds=round(left))} left",
             soft_wrap=True,
+            highlight=False,
         )
 
 

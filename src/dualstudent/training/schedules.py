@@ -3,16 +3,60 @@
 import math
 from dataclasses import dataclass
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
 from dualstudent.settings import Settings
 
 
 class ScheduleSettings(Settings):
-    """How long, and how the weights of the loss terms begin."""
+    """How long, how the weights of the loss terms begin, and how the learning rate falls."""
 
     epochs: int = Field(gt=0)
     rampup_epochs: float = Field(5, ge=0, description="until λ₁ and λ₂ have their full value")
+    cycle_from: int | None = Field(
+        None, ge=0, description="after how many epochs the learning rate begins to go in cycles"
+    )
+    cycle_length: int | None = Field(
+        None,
+        gt=0,
+        validate_default=True,
+        description="epochs of a cycle, in which the cosine from cycle_from on is replayed",
+    )
+    cosine_epochs: int | None = Field(
+        None,
+        gt=0,
+        validate_default=True,
+        description="after how many epochs the learning rate would be 0; default: epochs",
+    )
+
+    # A key that is missing in info.data was wrong by itself, and that has been said.
+
+    @field_validator("cycle_length")
+    @classmethod
+    def _has_a_beginning(cls, length: int | None, info: ValidationInfo) -> int | None:
+        if "cycle_from" in info.data and (length is None) != (info.data["cycle_from"] is None):
+            raise PydanticCustomError("cycle", "goes with cycle_from; set both or neither")
+        return length
+
+    @field_validator("cosine_epochs")
+    @classmethod
+    def _falls_long_enough(cls, cosine_epochs: int | None, info: ValidationInfo) -> int | None:
+        if not {"epochs", "cycle_from", "cycle_length"} <= info.data.keys():
+            return cosine_epochs
+        epochs, start = info.data["epochs"], info.data["cycle_from"]
+        needed, what = epochs, "epochs"
+        if start is not None:
+            needed, what = start + info.data["cycle_length"], "cycle_from + cycle_length"
+        falls_for = cosine_epochs or epochs
+        if falls_for < needed:
+            raise PydanticCustomError(
+                "cosine",
+                "the learning rate would rise again after {length} epochs; use at least "
+                "{what} = {needed}",
+                {"length": falls_for, "what": what, "needed": needed},
+            )
+        return cosine_epochs
 
 
 def cosine(progress: float) -> float:
@@ -48,9 +92,19 @@ class Schedule:
         return self.settings.epochs * self.steps_per_epoch
 
     def learning_rate(self, step: int) -> float:
-        """γ₀ · ½(1 + cos(π t/N)), step by step."""
-        return self.initial_learning_rate * cosine(step / self.total_steps)
+        """γ₀ · ½(1 + cos(π t/N)), step by step; N is longer than training if it is to be."""
+        cosine_epochs = self.settings.cosine_epochs or self.settings.epochs
+        moment = self._within_first_cycle(step)
+        return self.initial_learning_rate * cosine(moment / (cosine_epochs * self.steps_per_epoch))
 
     def ramp(self, step: int) -> float:
         """In [0, 1], constant within an epoch."""
         return rampup(step // self.steps_per_epoch, self.settings.rampup_epochs)
+
+    def _within_first_cycle(self, step: int) -> int:
+        """The step whose learning rate is taken: itself, or where a cycle replays it."""
+        first, length = self.settings.cycle_from, self.settings.cycle_length
+        if first is None or length is None or step < first * self.steps_per_epoch:
+            return step
+        start = first * self.steps_per_epoch
+        return start + (step - start) % (length * self.steps_per_epoch)

@@ -1,0 +1,189 @@
+"""Every method on the same few labels: error, time and memory side by side.
+
+    python benchmarks/compare_methods.py            # about 40 minutes on 2 cores
+
+Real MNIST digits, 50 and 200 labels, 5 seeds, the same splits, network and steps for all. It can be
+stopped at any time and continues when called again. Step times are measured after the grid, with
+the methods taking turns in one process; peak memory in a process of its own for each method. Writes
+`results/compare/` (raw figures and the table) and `docs/images/compare.png`.
+"""
+
+import argparse
+import csv
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from statistics import fmean, median, stdev
+from typing import Any
+
+from matplotlib.figure import Figure
+from rich.console import Console
+
+from dualstudent import Recipe, Run, load_recipe
+from dualstudent.grid import run_grid
+from dualstudent.training.progress import progress_on
+from dualstudent.training.training import Training
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "results" / "compare"
+PICTURE = ROOT / "docs" / "images" / "compare.png"
+LABELS = (50, 200)
+SEEDS = range(5)
+
+AVERAGE = 'classification_average="labeled"'
+SWA = "average_from=4, average_every=1"
+# Each with its own paper's weights; what differs from the defaults is stated here.
+METHODS = {
+    "supervised": "",
+    "pi": AVERAGE,
+    "temporal": AVERAGE,
+    "mean-teacher": f"{AVERAGE}, decay=0.99",
+    "vat": "epsilon=2.0",
+    "pi+fastswa": f"{AVERAGE}, {SWA}",
+    "mean-teacher+fastswa": f"{AVERAGE}, decay=0.99, {SWA}",
+    "pi+sn": AVERAGE,
+    "temporal+sn": AVERAGE,
+    "deep-co-training": AVERAGE,
+    "cs": AVERAGE,
+    "dual-student": f"{AVERAGE}, confidence_threshold=0.6",
+    "multiple-student": f"{AVERAGE}, confidence_threshold=0.6, students=4",
+    "imbalanced-student": f"{AVERAGE}, confidence_threshold=0.6, "
+    'strong_network={name="digits-cnn", width=2}',
+    "dual-student+mean-teacher": f"{AVERAGE}, confidence_threshold=0.6, decay=0.99",
+}
+
+
+def recipe_for(method: str, labels: int, seed: int) -> Recipe:
+    settings = ", ".join(filter(None, (f'name="{method}"', METHODS[method])))
+    changes = [f"data.labels={labels}", f"seed={seed}", f"method={{{settings}}}"]
+    if method.endswith("+fastswa"):  # replays a part of the cosine, as FastSWA does
+        changes += ["schedule.cosine_epochs=7", "schedule.cycle_from=4", "schedule.cycle_length=1"]
+    return load_recipe("compare", changes)
+
+
+def grid() -> dict[str, Recipe]:
+    """Seed by seed, so that an early stop leaves whole comparisons."""
+    return {
+        f"{method}-{labels}-{seed}": recipe_for(method, labels, seed)
+        for seed in SEEDS
+        for labels in LABELS
+        for method in METHODS
+    }
+
+
+def write_errors(runs: dict[str, Run]) -> list[dict[str, Any]]:
+    rows = []
+    for name, run in runs.items():
+        method, labels, seed = name.rsplit("-", 2)
+        result = run.read_result()
+        row = {"method": method, "labels": int(labels), "seed": int(seed), "error": result["error"]}
+        networks = {name: figures["error"] for name, figures in result["networks"].items()}
+        rows.append(row | {"steps": result["steps"], "networks": json.dumps(networks)})
+    _write_csv(RESULTS / "errors.csv", rows)
+    return rows
+
+
+def measure_costs(rounds: int = 15) -> list[dict[str, Any]]:
+    """Median time of a step relative to supervised, methods taking turns; peak memory."""
+    trainings = {method: Training(recipe_for(method, LABELS[0], 0)) for method in METHODS}
+    times: dict[str, list[float]] = {method: [] for method in METHODS}
+    for step in range(rounds + 2):
+        for method, training in trainings.items():
+            training.method.train()
+            started = time.perf_counter()
+            training.take_step(step)
+            times[method].append(time.perf_counter() - started)
+    unit = median(times["supervised"][2:])
+    rows = [
+        {
+            "method": method,
+            "relative_step_time": round(median(times[method][2:]) / unit, 2),
+            "peak_memory_mib": peak_memory(method),
+        }
+        for method in METHODS
+    ]
+    _write_csv(RESULTS / "costs.csv", rows)
+    return rows
+
+
+def peak_memory(method: str) -> int:
+    """Of a process that takes three steps, in MiB, with Python and torch."""
+    command = [sys.executable, __file__, "--memory-of", method]
+    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def print_memory_of(method: str) -> None:
+    training = Training(recipe_for(method, LABELS[0], 0))
+    training.method.train()
+    for step in range(3):
+        training.take_step(step)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+
+
+def errors_of(rows: Iterable[dict[str, Any]], method: str, labels: int) -> list[float]:
+    return [row["error"] for row in rows if (row["method"], row["labels"]) == (method, labels)]
+
+
+def write_table(errors: list[dict[str, Any]], costs: list[dict[str, Any]]) -> None:
+    columns = " | ".join(f"{labels} labels" for labels in LABELS)
+    lines = [f"| method | {columns} | step time | peak memory |", "|---" * (len(LABELS) + 3) + "|"]
+    for cost in costs:
+        cells = []
+        for labels in LABELS:
+            values = errors_of(errors, cost["method"], labels)
+            cells.append(f"{fmean(values):.2f} ± {stdev(values):.2f}")
+        memory = f"{cost['peak_memory_mib']} MiB"
+        cells += [f"{cost['relative_step_time']:.2f}", memory]
+        lines.append(f"| {cost['method']} | {' | '.join(cells)} |")
+    (RESULTS / "table.md").write_text("\n".join(lines) + "\n")
+
+
+def draw(errors: list[dict[str, Any]]) -> None:
+    figure = Figure(figsize=(11, 5), layout="constrained")
+    panels = figure.subplots(1, len(LABELS), sharey=True)
+    for axes, labels in zip(panels, LABELS, strict=True):
+        for position, method in enumerate(METHODS):
+            values = errors_of(errors, method, labels)
+            axes.plot(values, [position] * len(values), "o", color="C0", alpha=0.35)
+            axes.plot(fmean(values), position, "|", color="C3", markersize=16, markeredgewidth=2)
+        axes.set_yticks(range(len(METHODS)), METHODS)
+        axes.set_title(f"{labels} labels", loc="left")
+        axes.set_xlabel("test error in %, last epoch (dots: seeds, bar: mean)")
+        axes.grid(alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.set_xlim(left=0)
+    panels[0].invert_yaxis()
+    PICTURE.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(PICTURE, dpi=110)
+
+
+def _write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path("runs/compare"), help="folder of the runs")
+    parser.add_argument("--memory-of", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.memory_of:
+        print_memory_of(arguments.memory_of)
+        return
+    with progress_on(Console(), unit="runs") as progress:
+        runs = run_grid(grid(), arguments.out, progress.observer("compare"))
+    errors = write_errors(runs)
+    write_table(errors, measure_costs())
+    draw(errors)
+    print((RESULTS / "table.md").read_text())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+"""A gradient contract, checked in real steps of the training loop.
+
+The contract: every term of a student's loss reaches that student and nothing else; nothing but
+students learns; every student moves; every network is in training mode whenever a step begins.
+"""
+
+import math
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from dualstudent.doctor.anatomy import networks_of, parts_of, students_of
+from dualstudent.doctor.diagnosis import Diagnosis, Reach
+from dualstudent.doctor.watch import NothingToLearn, Watch
+from dualstudent.recipes.schema import Recipe
+from dualstudent.training.evaluation import Evaluator
+from dualstudent.training.training import Training
+
+_SHORT_EPOCH = 2
+_TEST_IMAGES = 100
+
+
+def examine(subject: Recipe | Training, steps: int = 50) -> Diagnosis:
+    """Take a few real steps, all terms fully ramped up, and report what does not do its part.
+
+    A shortened epoch of two steps ends and is evaluated as in a run, so that methods whose
+    targets come from an earlier epoch have them. Then its batches and others follow until every
+    term has reached its student. Nothing is written and the global random state stays as it is.
+
+    Args:
+        subject: a recipe, or what was built from one; the latter is trained by the examination.
+        steps: how many to take at most before a term that is still exactly 0 counts as off.
+
+    Returns:
+        Findings, and which parts of which network each term reaches how strongly.
+
+    Raises:
+        UserError: if the recipe cannot be trained.
+
+    Example:
+        >>> from dualstudent import load_recipe
+        >>> small = ["data.source=digits-8x8", "batch.size=64", "method.name=supervised"]
+        >>> diagnosis = examine(load_recipe("demo", small))
+        >>> diagnosis.healthy, [sorted(reach.norms["student"]) for reach in diagnosis.reach]
+        (True, [['class head', 'trunk']])
+    """
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        training = subject if isinstance(subject, Training) else Training(subject)
+        return _Examination(training).run(steps)
+
+
+class _Examination:
+    """One training under observation, and what has been found so far."""
+
+    def __init__(self, training: Training) -> None:
+        self._training, self._method = training, training.method
+        self._students = students_of(self._method)
+        self._networks = networks_of(self._method)
+        self._parts = parts_of(self._method)
+        self._initial = {p: p.detach().clone() for p in self._method.parameters()}
+        self._statistics = {name: _statistics(s) for name, s in self._students.items()}
+        self._watch = Watch(self._method, list(self._students), self._parts, _SHORT_EPOCH)
+        self._findings: dict[str, None] = {}  # each once, in the order they were made
+
+    def run(self, steps: int) -> Diagnosis:
+        schedule = self._training.schedule
+        self._method.train()
+        self._check_owners()
+        with self._watch:
+            self._take(min(_SHORT_EPOCH, schedule.steps_per_epoch))
+            self._finish_epoch(0)
+            self._watch.start_over()
+            self._take(min(steps, schedule.total_steps), until_all_arrive=True)
+            self._finish_epoch(schedule.settings.epochs - 1)
+        reach = self._most_telling()
+        self._check_terms(reach)
+        self._check_movement()
+        self._check_buffers()
+        return Diagnosis(list(self._findings), reach, list(self._networks), self._watch.steps)
+
+    def _find(self, finding: str) -> None:
+        self._findings[finding] = None
+
+    def _take(self, steps: int, until_all_arrive: bool = False) -> None:
+        for step in range(steps):
+            self._watch.rate = self._training.schedule.learning_rate(step)
+            try:
+                self._training.take_step(step)
+            except NothingToLearn:
+                break
+            finally:
+                self._check_modes("a step")
+            if until_all_arrive and all(each.arrives for each in self._most_telling()):
+                break
+
+    def _finish_epoch(self, epoch: int) -> None:
+        self._method.after_epoch(epoch, iter(self._watch.batches))
+        self._check_modes("the end of an epoch")
+        evaluator = self._quick_evaluator()
+        for network in self._method.evaluated.values():
+            evaluator.evaluate(network)
+        self._check_modes("an evaluation")
+
+    def _quick_evaluator(self) -> Evaluator:
+        recipe, test = self._training.recipe, self._training.data.test
+        few = replace(test, pixels=test.pixels[:_TEST_IMAGES], labels=test.labels[:_TEST_IMAGES])
+        return Evaluator(
+            few,
+            recipe.augmentation,
+            recipe.normalisation,
+            self._method.confidence_threshold,
+            recipe.seed,
+            self._training.fabric.device,
+        )
+
+    def _most_telling(self) -> list[Reach]:
+        """Of each term of each student, the observation from which most can be judged."""
+        chosen: dict[tuple[str, str], Reach] = {}
+        for reach in self._watch.seen:
+            best = chosen.setdefault((reach.student, reach.term), reach)
+            if reach.evidence > best.evidence:
+                chosen[reach.student, reach.term] = reach
+        return list(chosen.values())
+
+    def _check_owners(self) -> None:
+        optimizers = self._training.optimizers
+        owned = {p for each in optimizers for group in each.param_groups for p in group["params"]}
+        for part in self._parts:
+            where, parameters = f"the {part.name} of {part.network}", part.parameters.values()
+            if part.network in self._students:
+                if not owned.issuperset(parameters):
+                    self._find(f"{where} is not entirely in an optimizer")
+            elif not owned.isdisjoint(parameters):
+                self._find(f"{where} is in an optimizer, but is no student")
+            elif any(p.requires_grad for p in parameters):
+                self._find(f"{where} requires gradient, but is no student")
+
+    def _check_modes(self, moment: str) -> None:
+        for name, network in self._networks.items():
+            if not all(module.training for module in network.modules()):
+                self._find(f"{name} is left in evaluation mode after {moment}")
+        self._method.train()  # so that each moment is judged on its own
+
+    def _check_terms(self, most_telling: list[Reach]) -> None:
+        if not most_telling:
+            self._find("no step asks the method for its losses")
+        for reach in most_telling:
+            if not reach.arrives and not reach.is_off:
+                self._find(f"{reach.term} of {reach.student} does not reach {reach.student}")
+        for reach in self._watch.seen:
+            if not math.isfinite(sum(reach.all_norms, start=reach.value)):
+                self._find(f"{reach.term} of {reach.student} or its gradient is not finite")
+            for network in reach.norms.keys() - {reach.student}:
+                kind = "another student" if network in self._students else "no student"
+                self._find(f"{reach.term} of {reach.student} reaches {network}, which is {kind}")
+
+    def _check_movement(self) -> None:
+        if self._watch.stale:
+            self._find("there is gradient before backward: a step or the method left it there")
+        unmoved = {p for p, initial in self._initial.items() if torch.equal(p, initial)}
+        for student, network in self._students.items():
+            if unmoved.issuperset(network.parameters()):
+                self._find(f"{student} never moves")
+                continue
+            stuck = unmoved & self._watch.strained
+            names = [name for name, p in network.named_parameters() if p in stuck]
+            if names:
+                self._find(f"{student} has gradient but does not move in {', '.join(names)}")
+
+    def _check_buffers(self) -> None:
+        for student, before in self._statistics.items():
+            now = _statistics(self._students[student])
+            stuck = [name for name, value in now.items() if torch.equal(value, before[name])]
+            if stuck:
+                self._find(f"batch-norm statistics of {student} do not move: {', '.join(stuck)}")
+        for name, buffer in self._method.named_buffers():
+            if buffer.requires_grad:
+                self._find(f"the buffer {name} carries gradient from one step to the next")
+
+
+def _statistics(network: nn.Module) -> dict[str, Tensor]:
+    buffers = network.named_buffers()
+    return {name: b.clone() for name, b in buffers if name.endswith(("_mean", "_var"))}

@@ -1,0 +1,120 @@
+"""One student that follows a target: what Π, Temporal Ensembling and Mean Teacher share.
+
+Eq. 1 of Ke et al., Dual Student: Breaking the Limits of the Teacher in Semi-supervised
+Learning, ICCV 2019, with the terms around it:
+
+    ℒ = ℒ_cls + λ ℛ(f(θ, x), 𝒯ₓ)   (+ the distance of the decoupled heads)
+
+These methods differ in nothing but 𝒯ₓ, where the target comes from.
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field
+from torch import Tensor, nn
+
+from dualstudent import losses
+from dualstudent.batch import Batch
+from dualstudent.methods.method import Method, MethodSettings, StudentLoss
+from dualstudent.prediction import Prediction
+
+Weight = Annotated[float, Field(ge=0)]
+
+
+class ConsistencySettings(MethodSettings):
+    """The weights of the terms, and how they are measured."""
+
+    consistency_weight: Weight = Field(100.0, description="λ of ℒ_con")
+    logit_distance_weight: Weight = Field(0.01, description="tie of the decoupled heads")
+    distance: Literal["mse", "kl"] = Field("mse", description="ℛ of Eq. 1 and Eq. 5")
+    classification_average: Literal["batch", "labeled"] = Field(
+        "batch", description="what the sum of cross entropies is divided by"
+    )
+
+    @property
+    def distance_function(self) -> losses.Distance:
+        """The distance ℛ that ``distance`` names."""
+        return losses.mse if self.distance == "mse" else losses.kl
+
+
+def consistency_terms(
+    prediction: Prediction,
+    target: Tensor,
+    labels: Tensor,
+    settings: ConsistencySettings,
+    ramp: float,
+) -> dict[str, Tensor]:
+    """What a student owes to the labels, to its target, and to its two heads being one.
+
+    Args:
+        prediction: of the student, with gradient.
+        target: (B, C), 𝒯ₓ, probabilities.
+        labels: (B,) int64, −1 where unlabeled.
+        settings: the weights.
+        ramp: in [0, 1], multiplies λ.
+
+    Returns:
+        name → scalar, each multiplied by its weight.
+
+    Example:
+        >>> import torch
+        >>> student = Prediction(torch.zeros(1, 2), torch.zeros(1, 2), torch.empty(1, 0))
+        >>> settings = ConsistencySettings(name="example", consistency_weight=8)
+        >>> terms = consistency_terms(
+        ...     student, torch.tensor([[1.0, 0.0]]), torch.tensor([-1]), settings, ramp=0.5
+        ... )
+        >>> {name: term.item() for name, term in terms.items()}
+        {'classification': 0.0, 'logit_distance': 0.0, 'consistency': 1.0}
+    """
+    class_logits, consistency_logits, _ = prediction
+    return {
+        "classification": losses.classification(
+            class_logits, labels, settings.classification_average == "batch"
+        ),
+        "logit_distance": settings.logit_distance_weight
+        * losses.logit_distance(class_logits, consistency_logits),
+        "consistency": settings.consistency_weight
+        * ramp
+        * losses.consistency(consistency_logits, target, settings.distance_function),
+    }
+
+
+class ConsistencyMethod(Method):
+    """A student that sees view 1 and follows the target that a subclass supplies.
+
+    A step has two halves, so that additions to a method can see and extend both: what the
+    networks say (:meth:`outputs`) and what follows from it (:meth:`terms`).
+    """
+
+    def __init__(self, students: Sequence[nn.Module], settings: ConsistencySettings) -> None:
+        self.settings = settings
+        super().__init__(students, settings)
+
+    @abstractmethod
+    def target(self, batch: Batch, prediction: Prediction) -> Tensor:
+        """𝒯ₓ for the samples of ``batch``.
+
+        Args:
+            batch: what the student sees.
+            prediction: of the student for view 1.
+
+        Returns:
+            (B, C), probabilities.
+        """
+
+    def outputs(self, batch: Batch) -> tuple[Prediction, Tensor]:
+        """The student's prediction for view 1, with gradient, and the target."""
+        prediction: Prediction = self.students[0](batch.view1)
+        return prediction, self.target(batch, prediction)
+
+    def terms(
+        self, prediction: Prediction, target: Tensor, batch: Batch, ramp: float
+    ) -> dict[str, Tensor]:
+        """The terms of the loss, each multiplied by its weight."""
+        return consistency_terms(prediction, target, batch.labels, self.settings, ramp)
+
+    def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:
+        prediction, target = self.outputs(batch)
+        return [StudentLoss(self.terms(prediction, target, batch, ramp))]

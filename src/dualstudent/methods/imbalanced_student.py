@@ -1,0 +1,58 @@
+"""Imbalanced Student: a weak student that learns beside a strong one.
+
+Ke et al., Dual Student: Breaking the Limits of the Teacher in Semi-supervised Learning,
+ICCV 2019, section 4.3. The losses are those of Dual Student (Eq. 7); the two students are
+different networks. As the strong one is not obeyed but only followed where it is the more
+stable of the two, knowledge flows in both directions.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import Field
+from torch import nn
+
+from dualstudent.methods.dual_student import DualStudent, DualStudentOptions
+from dualstudent.networks.build import AnyNetworkSettings
+from dualstudent.networks.network import NetworkSettings
+
+
+class ImbalancedStudentSettings(DualStudentOptions):
+    """Those of Dual Student, the second network, and which of the two is wanted."""
+
+    name: Literal["imbalanced-student"] = "imbalanced-student"
+    strong_network: AnyNetworkSettings = Field(
+        description="of the strong student; the weak one is the network of the recipe"
+    )
+    exported: Literal["weak", "strong"] = Field("weak", description="the student that is wanted")
+
+    def networks(self, network: NetworkSettings) -> list[NetworkSettings]:
+        return [network, self.strong_network]
+
+
+class ImbalancedStudent(DualStudent):
+    """Dual Student with a weak student, the first, and a strong one, the second.
+
+    Example:
+        >>> from dualstudent.networks import DigitsCNN
+        >>> from dualstudent.networks.digits_cnn import DigitsCNNSettings
+        >>> settings = ImbalancedStudentSettings(strong_network=DigitsCNNSettings(width=4))
+        >>> method = ImbalancedStudent([DigitsCNN(), DigitsCNN(width=4)], settings)
+        >>> list(method.evaluated), method.headline
+        (['weak', 'strong'], ['weak'])
+    """
+
+    summary = "Dual Student of a weak and a strong network"
+    Settings = ImbalancedStudentSettings
+    settings: ImbalancedStudentSettings
+
+    def __init__(self, students: Sequence[nn.Module], settings: ImbalancedStudentSettings) -> None:
+        super().__init__(students, settings)
+
+    @property
+    def evaluated(self) -> dict[str, nn.Module]:
+        return dict(zip(("weak", "strong"), self.students, strict=True))
+
+    @property
+    def headline(self) -> list[str]:
+        return [self.settings.exported]

@@ -1,0 +1,76 @@
+"""Mean Teacher: a student that follows the average of its own past weights.
+
+Tarvainen & Valpola, Mean teachers are better role models: Weight-averaged consistency targets
+improve semi-supervised deep learning results, NeurIPS 2017. With x₁ and x₂ the two views of x:
+
+    ℛ(f(θ, x₁), 𝒯ₓ),  𝒯ₓ = f(θ′, x₂),  θ′ₜ = α θ′ₜ₋₁ + (1 − α) θₜ   (Eq. 1 and Eq. 2)
+"""
+
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from dualstudent.batch import Batch
+from dualstudent.methods.consistency import ConsistencyMethod, ConsistencySettings
+from dualstudent.methods.ema import copy_without_gradient, start_up_decay, update_ema
+from dualstudent.prediction import Prediction
+
+
+class MeanTeacherOptions(ConsistencySettings):
+    """What can be set of Mean Teacher, alone or as part of another method."""
+
+    decay: float = Field(0.97, ge=0, lt=1, description="α of Eq. 2, once there are enough steps")
+
+
+class MeanTeacherSettings(MeanTeacherOptions):
+    """The defaults are those of CIFAR-10 with the 13-layer CNN."""
+
+    name: Literal["mean-teacher"] = "mean-teacher"
+
+
+class MeanTeacher(ConsistencyMethod):
+    """The student's consistency head on view 1 follows the teacher's class head on view 2.
+
+    The teacher begins as a copy of the student, never receives gradient, and is moved after
+    each step. It runs in training mode, with dropout, and keeps batch-norm statistics of its
+    own: buffers, counters among them, are what its own passes make them, never averages.
+
+    Example:
+        >>> from dualstudent.networks import DigitsCNN
+        >>> method = MeanTeacher([DigitsCNN()])
+        >>> images, labels = torch.rand(4, 1, 28, 28), torch.tensor([-1, -1, 3, 7])
+        >>> batch = Batch(images, images + 0.1, labels, labels < 0, torch.arange(4))
+        >>> [sorted(loss.terms) for loss in method.losses(batch, ramp=1.0)]
+        [['classification', 'consistency', 'logit_distance']]
+        >>> method.headline
+        ['teacher']
+    """
+
+    summary = "Mean Teacher: follows an average of its past weights"
+    Settings: ClassVar[type[MeanTeacherOptions]] = MeanTeacherSettings
+    settings: MeanTeacherOptions
+
+    def __init__(
+        self, students: Sequence[nn.Module], settings: MeanTeacherOptions | None = None
+    ) -> None:
+        super().__init__(students, settings or MeanTeacherSettings())
+        self.teacher = copy_without_gradient(self.students[0])
+
+    @torch.no_grad()
+    def target(self, batch: Batch, prediction: Prediction) -> Tensor:
+        answer: Prediction = self.teacher(batch.view2)
+        return answer.class_logits.softmax(dim=1)
+
+    def after_step(self, step: int) -> None:
+        update_ema(self.teacher, self.students[0], start_up_decay(step, self.settings.decay))
+
+    @property
+    def evaluated(self) -> dict[str, nn.Module]:
+        return super().evaluated | {"teacher": self.teacher}
+
+    @property
+    def headline(self) -> list[str]:
+        return ["teacher"]

@@ -1,0 +1,69 @@
+"""Multiple Student: many students, paired at random anew in every step.
+
+Ke et al., Dual Student: Breaking the Limits of the Teacher in Semi-supervised Learning,
+ICCV 2019, section 4.3. Of 2n students, each step makes n pairs, and each pair learns as Dual
+Student does (Eq. 7). All of them see the same two views of the same samples.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import nn
+
+from dualstudent.batch import Batch
+from dualstudent.methods.dual_student import DualStudent, DualStudentOptions
+from dualstudent.methods.method import StudentLoss
+
+
+class MultipleStudentSettings(DualStudentOptions):
+    """Those of Dual Student, and how many students there are."""
+
+    name: Literal["multiple-student"] = "multiple-student"
+    students: int = Field(4, ge=2, multiple_of=2, description="2n, an even number")
+
+    @property
+    def student_count(self) -> int:
+        return self.students
+
+
+class MultipleStudent(DualStudent):
+    """Pairs of students; who is paired with whom, and who has which view, is drawn every step.
+
+    With two students this is Dual Student, whose students may swap their views.
+
+    Example:
+        >>> from dualstudent.networks import DigitsCNN
+        >>> method = MultipleStudent([DigitsCNN() for _ in range(4)])
+        >>> images, labels = torch.rand(4, 1, 28, 28), torch.tensor([-1, -1, 3, 7])
+        >>> batch = Batch(images, images + 0.1, labels, labels < 0, torch.arange(4))
+        >>> len(method.losses(batch, ramp=1.0))
+        4
+    """
+
+    summary = "2n students, paired at random anew in every step"
+    Settings = MultipleStudentSettings
+    settings: MultipleStudentSettings
+
+    def __init__(
+        self, students: Sequence[nn.Module], settings: MultipleStudentSettings | None = None
+    ) -> None:
+        super().__init__(students, settings or MultipleStudentSettings())
+
+    def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:
+        of_student: dict[int, StudentLoss] = {}
+        for first, second in random_pairs(len(self.students)):
+            of_student[first], of_student[second] = self.pair_losses(first, second, batch, ramp)
+        return [of_student[number] for number in range(len(self.students))]
+
+
+def random_pairs(count: int) -> list[tuple[int, int]]:
+    """The numbers below ``count`` in pairs, all pairings equally likely, by the global generator.
+
+    Example:
+        >>> sorted(number for pair in random_pairs(6) for number in pair)
+        [0, 1, 2, 3, 4, 5]
+    """
+    order = torch.randperm(count).tolist()
+    return list(zip(order[::2], order[1::2], strict=True))

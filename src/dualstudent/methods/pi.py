@@ -1,0 +1,84 @@
+"""Π Model: a student that follows its own answer to another view.
+
+Laine & Aila, Temporal ensembling for semi-supervised learning, ICLR 2017. In Eq. 1 of Dual
+Student, with x₁ and x₂ the two views of x and f the same network under fresh dropout:
+
+    ℛ(f(θ, x₁), 𝒯ₓ),  𝒯ₓ = f(θ, x₂)
+"""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
+from torch import Tensor, nn
+
+from dualstudent.batch import Batch
+from dualstudent.losses import Distance, squared_distance
+from dualstudent.methods.consistency import ConsistencyMethod, ConsistencySettings
+from dualstudent.prediction import Prediction
+
+
+class PiOptions(ConsistencySettings):
+    """What can be set of a Π Model, alone or as part of another method."""
+
+    gradient_through: Literal["one", "both"] = Field(
+        "one",
+        description="the passes that learn from their difference: one, with the other as a "
+        "constant target, or both, as in the original",
+    )
+
+    @field_validator("gradient_through")
+    @classmethod
+    def _only_a_symmetric_distance_has_two_sides(cls, value: str, info: ValidationInfo) -> str:
+        if value == "both" and info.data.get("distance") == "kl":
+            raise PydanticCustomError("one_sided", "goes with distance = 'mse' only")
+        return value
+
+    @property
+    def distance_function(self) -> Distance:
+        """ℛ; with gradient through both passes the target is no constant."""
+        if self.gradient_through == "both":
+            return _squared_distance_of_both
+        return super().distance_function
+
+
+class PiModelSettings(PiOptions):
+    """The weight belongs to CIFAR-10; the constant target to the results the paper quotes."""
+
+    name: Literal["pi"] = "pi"
+
+
+class PiModel(ConsistencyMethod):
+    """The consistency head on view 1 follows the class head of the same network on view 2.
+
+    Both passes run in training mode: dropout differs between them, and batch-norm statistics
+    move twice a step.
+
+    Example:
+        >>> from dualstudent.networks import DigitsCNN
+        >>> method = PiModel([DigitsCNN()])
+        >>> images, labels = torch.rand(4, 1, 28, 28), torch.tensor([-1, -1, 3, 7])
+        >>> batch = Batch(images, images + 0.1, labels, labels < 0, torch.arange(4))
+        >>> [sorted(loss.terms) for loss in method.losses(batch, ramp=1.0)]
+        [['classification', 'consistency', 'logit_distance']]
+    """
+
+    summary = "Π Model: equal answers for two views"
+    Settings: ClassVar[type[PiOptions]] = PiModelSettings
+    settings: PiOptions
+
+    def __init__(self, students: Sequence[nn.Module], settings: PiOptions | None = None) -> None:
+        super().__init__(students, settings or PiModelSettings())
+
+    def target(self, batch: Batch, prediction: Prediction) -> Tensor:
+        both = self.settings.gradient_through == "both"
+        with nullcontext() if both else torch.no_grad():
+            other: Prediction = self.students[0](batch.view2)
+            return other.class_logits.softmax(dim=1)
+
+
+def _squared_distance_of_both(logits: Tensor, target: Tensor) -> Tensor:
+    return squared_distance(logits.softmax(dim=1), target)

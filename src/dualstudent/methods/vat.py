@@ -1,0 +1,100 @@
+"""VAT: predictions that withstand the change of the image that would hurt them most.
+
+Miyato et al., Virtual adversarial training: a regularization method for supervised and
+semi-supervised learning, TPAMI 2018. With p the student's probabilities:
+
+    ℒ = ℒ_cls + λ KL(p(x) ‖ p(x + r)) + μ H(p(x)),  r = argmax KL(p(x) ‖ p(x + r)), ‖r‖ = ε
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import Field
+from torch import nn
+
+from dualstudent import losses
+from dualstudent.adversarial import statistics_kept, virtual_adversarial
+from dualstudent.batch import Batch
+from dualstudent.errors import UserError
+from dualstudent.methods.consistency import Weight
+from dualstudent.methods.method import Method, MethodSettings, StudentLoss, Task
+from dualstudent.prediction import Prediction
+
+
+class VATSettings(MethodSettings):
+    """The defaults are those of CIFAR-10 with augmentation, but for the finite difference.
+
+    The original's ξ = 10⁻⁶ drowns in the rounding of float32: a normalised pixel of size 1 is
+    known to 6 · 10⁻⁸ and would move by 2 · 10⁻⁸. Measured on both CNNs, the direction then has a
+    cosine of at most 0.1 with the exact one, on average. From 10⁻³ to 10⁻¹ it is above 0.96, and
+    only 10⁻¹ also withstands a rounding like that of the TF32 convolutions of GPUs (above 0.9).
+    """
+
+    name: Literal["vat"] = "vat"
+    adversarial_weight: Weight = Field(1.0, description="λ")
+    epsilon: float = Field(8.0, gt=0, description="ε, length of r on normalised images")
+    finite_difference: float = Field(0.1, gt=0, description="ξ, how far to look for r")
+    power_iterations: int = Field(1, ge=1, description="how often the direction is improved")
+    entropy_weight: Weight = Field(0.0, description="μ of entropy minimisation")
+    classification_average: Literal["batch", "labeled"] = Field(
+        "labeled", description="what the sum of cross entropies is divided by"
+    )
+
+
+class VAT(Method):
+    """One student, its class head only; every sample takes part, labeled or not.
+
+    Batch-norm statistics move in the pass over the images as they are, and in no other: neither
+    in the search for r nor in the pass over x + r, which no test will show. p(x) and r are
+    constants. Dropout is active in both passes of the loss and off in the search.
+
+    Example:
+        >>> import torch
+        >>> from dualstudent.networks import DigitsCNN
+        >>> method = VAT([DigitsCNN()])
+        >>> images, labels = torch.rand(4, 1, 28, 28), torch.tensor([-1, -1, 3, 7])
+        >>> batch = Batch(images, images, labels, labels < 0, torch.arange(4))
+        >>> [sorted(loss.terms) for loss in method.losses(batch, ramp=1.0)]
+        [['adversarial', 'classification']]
+    """
+
+    summary = "virtual adversarial training, optionally with entropy minimisation"
+    Settings = VATSettings
+    views = 1
+
+    def __init__(self, students: Sequence[nn.Module], settings: VATSettings | None = None) -> None:
+        self.settings = settings or VATSettings()
+        super().__init__(students, self.settings)
+
+    def begin(self, task: Task) -> None:
+        limit = 0.5 * task.value_range * math.sqrt(math.prod(task.image_shape))
+        if self.settings.epsilon >= limit:
+            raise UserError(
+                f"method.epsilon = {self.settings.epsilon:g}: could move every value of an image "
+                f"by half of its range; for these images use less than {limit:.4g}"
+            )
+
+    def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:
+        student, settings = self.students[0], self.settings
+        logits = student(batch.view1).class_logits
+        change = virtual_adversarial(
+            student,
+            batch.view1,
+            settings.epsilon,
+            settings.finite_difference,
+            settings.power_iterations,
+        )
+        with statistics_kept(student):
+            changed: Prediction = student(batch.view1 + change)
+        terms = {
+            "classification": losses.classification(
+                logits, batch.labels, settings.classification_average == "batch"
+            ),
+            "adversarial": settings.adversarial_weight
+            * ramp
+            * losses.consistency(changed.class_logits, logits.softmax(dim=1), losses.kl),
+        }
+        if settings.entropy_weight:
+            terms["entropy"] = settings.entropy_weight * ramp * losses.entropy(logits).mean()
+        return [StudentLoss(terms)]

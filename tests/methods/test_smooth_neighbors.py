@@ -1,0 +1,157 @@
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from dualstudent import losses, resume, train
+from dualstudent.batch import Batch
+from dualstudent.interruption import Interrupted
+from dualstudent.methods import (
+    PiModel,
+    PiModelSettings,
+    PiSmoothNeighbors,
+    PiSmoothNeighborsSettings,
+    Task,
+    TemporalEnsembling,
+    TemporalSmoothNeighbors,
+)
+from dualstudent.prediction import Prediction
+from dualstudent.randomness import drawn_from
+from tests.methods.small import reached_parts, small_batch, small_network
+from tests.training.small import small_recipe
+from tests.training.test_resume import RaisesSignalAt, assert_equal_runs
+
+# Two neighbours, one other within the margin, one beyond it, and one in the same place as
+# another class.
+POINTS = [[0.0, 0.0], [0.6, 0.8], [0.0, 0.5], [3.0, 0.0], [3.0, 0.0]]
+CLASSES = [0, 0, 1, 1, 2]
+
+
+def reference(points: NDArray[Any], labels: list[int], margin: float) -> float:
+    pairs = []
+    for i in range(len(labels)):
+        for j in range(i):
+            distance = np.sqrt(((points[i] - points[j]) ** 2).sum())
+            same = labels[i] == labels[j]
+            pairs.append(distance**2 if same else max(0.0, margin - distance) ** 2)
+    return float(np.mean(pairs))
+
+
+@pytest.mark.parametrize("margin", [0.7, 1.0, 4.0])
+def test_every_pair_of_the_batch_counts_once(margin: float) -> None:
+    points = torch.tensor(POINTS, dtype=torch.float64)
+    value = losses.neighbors(points, torch.tensor(CLASSES), margin).item()
+    assert value == pytest.approx(reference(np.array(POINTS), CLASSES, margin), rel=1e-12)
+
+
+def test_toy_batch_by_hand() -> None:
+    value = losses.neighbors(torch.tensor(POINTS[:3]), torch.tensor(CLASSES[:3])).item()
+    between = (0.6**2 + 0.3**2) ** 0.5
+    assert value == pytest.approx((1.0 + (1 - 0.5) ** 2 + (1 - between) ** 2) / 3, rel=1e-6)
+
+
+def test_gradient_is_the_numerical_one() -> None:
+    with drawn_from("features"):
+        points = torch.randn(9, 3, dtype=torch.float64, requires_grad=True)
+    labels = torch.arange(9) % 3
+    assert torch.autograd.gradcheck(lambda p: losses.neighbors(p, labels, 2.0), points)
+    torch.autograd.backward(losses.neighbors(points, labels, 2.0))
+    assert points.grad is not None
+    step = 1e-6
+    moved = points.detach().numpy().copy()
+    moved[4, 1] += step
+    up = reference(moved, labels.tolist(), 2.0)
+    moved[4, 1] -= 2 * step
+    down = reference(moved, labels.tolist(), 2.0)
+    assert points.grad[4, 1].item() == pytest.approx((up - down) / (2 * step), rel=1e-6)
+
+
+@pytest.mark.parametrize("precision", [torch.bfloat16, torch.float16])
+def test_half_precision_features_are_compared_in_single(precision: torch.dtype) -> None:
+    points = torch.tensor(POINTS, dtype=precision, requires_grad=True)
+    value = losses.neighbors(points, torch.tensor(CLASSES))
+    exact = reference(points.detach().double().numpy(), CLASSES, margin=1)
+    assert value.item() == pytest.approx(exact, rel=1e-6)
+    torch.autograd.backward(value)
+    assert points.grad is not None
+    assert points.grad.isfinite().all()
+
+
+def test_features_in_the_same_place_give_finite_gradient() -> None:
+    points = torch.ones(4, 3, requires_grad=True)
+    value = losses.neighbors(points, torch.tensor([0, 0, 1, 2]))
+    assert value.item() == pytest.approx(5 / 6)  # all but one pair are others, at distance 0
+    torch.autograd.backward(value)
+    assert points.grad is not None
+    assert not points.grad.any()
+
+
+def test_neighbours_have_the_same_true_or_else_target_class() -> None:
+    settings = PiSmoothNeighborsSettings(consistency_weight=10, neighbor_weight=0.3, margin=2)
+    method = PiSmoothNeighbors([small_network()], settings)
+    points, labels = torch.tensor(POINTS), torch.tensor([0, -1, 1, -1, 2])
+    # The targets of the labeled samples contradict their labels, and do not count.
+    target = torch.eye(3)[[2, 0, 2, 1, 0]]
+    batch = Batch(points, points, labels, labels < 0, torch.arange(5))
+    terms = method.terms(Prediction(target, target, points), target, batch, ramp=0.5)
+    expected = 0.5 * 10 * 0.3 * reference(np.array(POINTS), CLASSES, margin=2)
+    assert terms["neighbors"].item() == pytest.approx(expected, rel=1e-6)
+
+
+def test_the_base_keeps_its_terms_and_the_addition_moves_the_trunk_only() -> None:
+    network = small_network()
+    (base,) = PiModel([small_network()]).losses(small_batch(), ramp=0.5)
+    (loss,) = PiSmoothNeighbors([network]).losses(small_batch(), ramp=0.5)
+    assert [*base.terms, "neighbors"] == list(loss.terms)
+    for name, term in base.terms.items():
+        assert loss.terms[name].item() == term.item()
+    torch.autograd.backward(loss.terms["neighbors"])
+    assert reached_parts(network) == {"trunk"}
+
+
+def test_the_settings_are_those_of_the_base_and_two_more() -> None:
+    settings = PiSmoothNeighborsSettings(gradient_through="both")
+    added = set(PiSmoothNeighborsSettings.model_fields) - set(PiModelSettings.model_fields)
+    assert added == {"neighbor_weight", "margin"}
+    network = small_network()
+    (loss,) = PiSmoothNeighbors([network], settings).losses(small_batch(), ramp=1.0)
+    torch.autograd.backward(loss.terms["consistency"])
+    assert "class head" in reached_parts(network)
+
+
+def test_a_sample_without_a_past_is_judged_by_what_the_student_says_now() -> None:
+    method = TemporalSmoothNeighbors([small_network()])
+    method.begin(Task(2, samples=16, classes=3, image_shape=(1, 4, 4), value_range=1))
+    batch = small_batch()
+    prediction: Prediction = small_network()(batch.view1)
+    guessed = prediction.consistency_logits.argmax(dim=1)
+    labels = torch.where(batch.labels < 0, guessed, batch.labels).tolist()
+    (loss,) = method.losses(batch, ramp=1.0)
+    expected = 40 * reference(prediction.features.detach().double().numpy(), labels, margin=1)
+    assert loss.terms["neighbors"].item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_temporal_ensembling_below_remembers_as_it_does_alone() -> None:
+    states = []
+    for kind in (TemporalEnsembling, TemporalSmoothNeighbors):
+        method = kind([small_network()])
+        assert method.views == 1
+        method.begin(Task(2, samples=16, classes=3, image_shape=(1, 4, 4), value_range=1))
+        method.losses(small_batch(), ramp=1.0)
+        method.after_epoch(0, [])
+        states.append(method.state_dict())
+    assert states[0].keys() == states[1].keys()
+    for name, value in states[0].items():
+        assert torch.equal(value, states[1][name]), name
+
+
+@pytest.mark.parametrize("name", ["pi+sn", "temporal+sn"])
+def test_a_stopped_run_continues_bit_for_bit(name: str, tmp_path: Path) -> None:
+    recipe = small_recipe(f"method.name={name!r}")
+    whole = train(recipe, tmp_path / "whole")
+    with pytest.raises(Interrupted):
+        train(recipe, tmp_path / "run", RaisesSignalAt(40))
+    assert_equal_runs(resume(tmp_path / "run"), whole)

@@ -1,0 +1,432 @@
+"""Healthy methods pass, and every way to break one is called by its name."""
+
+import sys
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rich.console import Console
+from torch import Tensor, nn
+
+from dualstudent import losses
+from dualstudent.batch import Batch
+from dualstudent.cli import main
+from dualstudent.doctor import Diagnosis, Reach, examine
+from dualstudent.doctor.diagnosis import reach_table
+from dualstudent.methods import METHODS, DualStudent, MeanTeacher, Method, StudentLoss, Supervised
+from dualstudent.randomness import drawn_from
+from dualstudent.training.training import Training
+from tests.training.small import SMALL, small_recipe
+
+NEEDED = {
+    "imbalanced-student": ['method.strong_network={name="digits-cnn", width=2}'],
+    "mean-teacher+fastswa": ["method.average_from=1"],
+    "pi+fastswa": ["method.average_from=1"],
+    "vat": ["method.epsilon=1", "method.entropy_weight=1"],
+}
+
+
+def name_of(kind: type[Method]) -> str:
+    return str(kind.Settings.model_fields["name"].default)
+
+
+def changes_for(kind: type[Method]) -> list[str]:
+    # Young students are sure of nothing; without a threshold they still teach each other.
+    has_threshold = "confidence_threshold" in kind.Settings.model_fields
+    unsure = ["method.confidence_threshold=0.0"] if has_threshold else []
+    return [f"method.name={name_of(kind)}", *unsure, *NEEDED.get(name_of(kind), [])]
+
+
+@pytest.mark.parametrize("kind", METHODS, ids=name_of)
+def test_every_method_is_healthy(kind: type[Method]) -> None:
+    diagnosis = examine(small_recipe(*changes_for(kind)))
+    assert diagnosis.findings == []
+    assert diagnosis.off == []
+    assert "classification" in {reach.term for reach in diagnosis.reach}
+    for reach in diagnosis.reach:
+        assert list(reach.norms) == [reach.student]
+        assert reach.norms[reach.student]["trunk"] > 0
+
+
+def test_teachers_and_averages_are_watched() -> None:
+    recipe = small_recipe("method.name=mean-teacher+fastswa", "method.average_from=1")
+    assert examine(recipe).networks == ["student", "teacher", "average"]
+
+
+def examine_as(kind: type[Method], monkeypatch: pytest.MonkeyPatch, *changes: str) -> Diagnosis:
+    """``kind`` takes the place of the method whose settings it has."""
+    monkeypatch.setattr("dualstudent.training.training.METHODS", (kind,))
+    return examine(small_recipe(*changes_for(kind), *changes), steps=3)
+
+
+class WithKnownGradient(Supervised):
+    def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:
+        (loss,) = super().losses(batch, ramp)
+        heads: Any = self.students[0].get_submodule("heads")
+        loss.terms["known"] = 3 * heads.classify.bias.sum() + 4 * heads.follow.bias[:2].sum()
+        return [loss]
+
+
+def test_reach_is_the_norm_of_the_gradient_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    diagnosis = examine_as(WithKnownGradient, monkeypatch)
+    _, known = diagnosis.reach
+    expected = {"class head": 3 * 10**0.5, "consistency head": 4 * 2**0.5}
+    assert known.norms == {"student": pytest.approx(expected, rel=1e-6)}
+    assert diagnosis.healthy
+
+
+def test_a_term_without_weight_is_off_and_no_finding() -> None:
+    diagnosis = examine(small_recipe("method.consistency_weight=0.0"), steps=2)
+    assert diagnosis.findings == []
+    assert {"consistency of student1", "consistency of student2"} <= set(diagnosis.off)
+
+
+def test_terms_are_seen_at_full_weight_however_long_the_ramp() -> None:
+    values = [
+        {(r.student, r.term): r.value for r in examine(small_recipe(change), steps=2).reach}
+        for change in ("schedule.rampup_epochs=0", "schedule.rampup_epochs=2")
+    ]
+    key = ("student1", "consistency")
+    assert values[0][key] == values[1][key] > 0
+
+
+def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    training, filters = Training(small_recipe()), list(warnings.filters)
+    with drawn_from("a state that no step leaves"):
+        random_state = torch.get_rng_state()
+        examine(training, steps=2)
+        assert torch.equal(torch.get_rng_state(), random_state)
+    assert warnings.filters == filters
+    assert not any(tmp_path.iterdir())
+    assert not training.method._forward_hooks
+    assert not training.method._forward_pre_hooks
+
+
+def teacher_logits(method: MeanTeacher, view: Tensor) -> Tensor:
+    logits: Tensor = method.teacher(view).class_logits
+    return logits
+
+
+class ConsistencyOfTheTeacher(MeanTeacher):
+    """The famous one: both sides of the consistency are the teacher's."""
+
+    def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:
+        (loss,) = super().losses(batch, ramp)
+        target = teacher_logits(self, batch.view2).softmax(dim=1)
+        loss.terms["consistency"] = losses.consistency(teacher_logits(self, batch.view1), target)
+        return [loss]
+
+
+class ConsistencyOfTheTeacherWithItself(MeanTeacher):
+    """The same on one view and pass: exactly 0, but not for lack of weight."""
+
+    def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:
+        (loss,) = super().losses(batch, ramp)
+        logits = teacher_logits(self, batch.view1)
+        loss.terms["consistency"] = losses.consistency(logits, logits.softmax(dim=1))
+        return [loss]
+
+
+@pytest.mark.parametrize("kind", [ConsistencyOfTheTeacher, ConsistencyOfTheTeacherWithItself])
+def test_consistency_without_gradient_is_found(
+    kind: type[Method], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert examine_as(kind, monkeypatch).findings == [
+        "consistency of student does not reach student"
+    ]
+
+
+class Detached(MeanTeacher):
+    def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:
+        (loss,) = super().losses(batch, ramp)
+        return [StudentLoss({name: term.detach() for name, term in loss.terms.items()})]
+
+
+def test_losses_without_gradient_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert examine_as(Detached, monkeypatch).findings == [
+        "classification of student does not reach student",
+        "logit_distance of student does not reach student",
+        "consistency of student does not reach student",
+        "student never moves",
+    ]
+
+
+class NeverGoesBackward(Training):
+    def take_step(self, step: int) -> list[StudentLoss]:
+        found: list[StudentLoss] = self._wrapped(self._batches.at(step), self.schedule.ramp(step))
+        return found
+
+
+class DoesNothing(Training):
+    def take_step(self, step: int) -> list[StudentLoss]:
+        return []
+
+
+def test_a_step_without_backward_is_found() -> None:
+    findings = examine(NeverGoesBackward(small_recipe()), steps=2).findings
+    assert findings == ["student1 never moves", "student2 never moves"]
+
+
+def test_a_step_that_does_nothing_is_found() -> None:
+    findings = examine(DoesNothing(small_recipe("method.name=supervised")), steps=2).findings
+    assert findings[:2] == ["no step asks the method for its losses", "student never moves"]
+    assert len(findings) == 3
+    assert findings[2].startswith("batch-norm statistics of student do not move: trunk.0.1.running")
+
+
+class EvaluatesItsTeacher(MeanTeacher):
+    def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:
+        found = super().losses(batch, ramp)
+        self.teacher.eval()
+        return found
+
+
+class EvaluatesAPartAfterAnEpoch(MeanTeacher):
+    def after_epoch(self, epoch: int, batches: Iterable[Batch]) -> None:
+        self.students[0].get_submodule("trunk").eval()
+
+
+@pytest.mark.parametrize(
+    ("kind", "finding"),
+    [
+        (EvaluatesItsTeacher, "teacher is left in evaluation mode after a step"),
+        (
+            EvaluatesAPartAfterAnEpoch,
+            "student is left in evaluation mode after the end of an epoch",
+        ),
+    ],
+)
+def test_a_method_that_leaves_a_network_in_evaluation_mode_is_found(
+    kind: type[Method], finding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert examine_as(kind, monkeypatch).findings == [finding]
+
+
+def test_an_evaluation_that_leaves_networks_in_evaluation_mode_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    @contextmanager
+    def without_way_back(network: nn.Module) -> Iterator[None]:
+        network.eval()
+        with torch.inference_mode():
+            yield
+
+    monkeypatch.setattr("dualstudent.training.evaluation.evaluation_mode", without_way_back)
+    assert examine_as(MeanTeacher, monkeypatch).findings == [
+        "student is left in evaluation mode after an evaluation",
+        "teacher is left in evaluation mode after an evaluation",
+    ]
+
+
+class LearnsInEvaluationMode(Supervised):
+    def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:
+        self.eval()
+        found = super().losses(batch, ramp)
+        self.train()
+        return found
+
+
+def test_batch_norm_statistics_that_stand_still_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    (finding,) = examine_as(LearnsInEvaluationMode, monkeypatch).findings
+    assert finding.startswith(
+        "batch-norm statistics of student do not move: trunk.0.1.running_mean"
+    )
+
+
+class TeacherWithGradient(MeanTeacher):
+    """A teacher that was copied and forgotten, and a target that is not a constant."""
+
+    def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:
+        (loss,) = super().losses(batch, ramp)
+        followed = self.students[0](batch.view1).consistency_logits.softmax(dim=1)
+        target = teacher_logits(self, batch.view2).softmax(dim=1)
+        loss.terms["consistency"] = losses.squared_distance(followed, target).mean()
+        return [loss]
+
+    def begin(self, task: Any) -> None:
+        self.teacher.requires_grad_()
+
+
+def test_a_teacher_with_gradient_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert examine_as(TeacherWithGradient, monkeypatch).findings == [
+        "the trunk of teacher requires gradient, but is no student",
+        "the class head of teacher requires gradient, but is no student",
+        "the consistency head of teacher requires gradient, but is no student",
+        "consistency of student reaches teacher, which is no student",
+        "there is gradient before backward: a step or the method left it there",
+    ]
+
+
+class SlippedTarget(DualStudent):
+    """The first student pulls at the second one, which should be its constant guide."""
+
+    def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:
+        first, second = super().losses(batch, ramp)
+        guide = self.students[1](batch.view2).class_logits.softmax(dim=1)
+        followed = self.students[0](batch.view1).consistency_logits.softmax(dim=1)
+        first.terms["stabilization"] = losses.squared_distance(followed, guide).mean()
+        return [first, second]
+
+
+def test_a_term_that_reaches_the_other_student_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    diagnosis = examine_as(SlippedTarget, monkeypatch)
+    assert diagnosis.findings == [
+        "stabilization of student1 reaches student2, which is another student"
+    ]
+    (leaking,) = (reach for reach in diagnosis.reach if len(reach.norms) > 1)
+    assert set(leaking.norms["student2"]) == {"trunk", "class head"}
+
+
+class SlipsAfterAnEpoch(SlippedTarget):
+    """Healthy until then, so that every term has arrived once before."""
+
+    slipped = False
+
+    def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:
+        return (super() if self.slipped else super(SlippedTarget, self)).losses(batch, ramp)
+
+    def after_epoch(self, epoch: int, batches: Iterable[Batch]) -> None:
+        self.slipped = True
+
+
+def test_terms_are_looked_at_again_after_an_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert examine_as(SlipsAfterAnEpoch, monkeypatch).findings == [
+        "stabilization of student1 reaches student2, which is another student"
+    ]
+
+
+def test_a_student_that_no_optimizer_owns_is_found() -> None:
+    training = Training(small_recipe("method.confidence_threshold=0.0"))
+    training.optimizers = training.optimizers[:1]
+    assert examine(training, steps=2).findings == [
+        "the trunk of student2 is not entirely in an optimizer",
+        "the class head of student2 is not entirely in an optimizer",
+        "the consistency head of student2 is not entirely in an optimizer",
+        "there is gradient before backward: a step or the method left it there",
+        "student2 never moves",
+    ]
+
+
+def test_a_parameter_that_no_optimizer_owns_is_found() -> None:
+    training = Training(small_recipe("method.name=supervised"))
+    forgotten = training.method.students[0].get_parameter("heads.classify.bias")
+    (group,) = training.optimizers[0].param_groups
+    group["params"] = [p for p in group["params"] if p is not forgotten]
+    assert examine(training, steps=2).findings == [
+        "the class head of student is not entirely in an optimizer",
+        "there is gradient before backward: a step or the method left it there",
+        "student has gradient but does not move in heads.classify.bias",
+    ]
+
+
+def test_a_teacher_in_an_optimizer_is_found() -> None:
+    training = Training(small_recipe("method.name=mean-teacher"))
+    teacher: nn.Module = training.method.get_submodule("teacher.heads.classify")
+    training.optimizers[0].add_param_group({"params": list(teacher.parameters())})
+    findings = examine(training, steps=2).findings
+    assert findings == ["the class head of teacher is in an optimizer, but is no student"]
+
+
+class GoesBackwardItself(Supervised):
+    """As a search for adversarial directions does if it calls backward."""
+
+    def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:
+        found = super().losses(batch, ramp)
+        torch.autograd.backward(self.students[0](batch.view1).class_logits.sum())
+        return found
+
+
+def test_gradient_that_is_no_terms_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert examine_as(GoesBackwardItself, monkeypatch).findings == [
+        "there is gradient before backward: a step or the method left it there"
+    ]
+
+
+class RemembersItsGraph(Supervised):
+    def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:
+        found = super().losses(batch, ramp)
+        self.register_buffer("latest", found[0].total)
+        return found
+
+
+class IsNotFinite(Supervised):
+    def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:
+        (loss,) = super().losses(batch, ramp)
+        return [StudentLoss({name: term * float("inf") for name, term in loss.terms.items()})]
+
+
+@pytest.mark.parametrize(
+    ("kind", "finding"),
+    [
+        (RemembersItsGraph, "the buffer latest carries gradient from one step to the next"),
+        (IsNotFinite, "classification of student or its gradient is not finite"),
+    ],
+)
+def test_what_else_goes_wrong_is_found(
+    kind: type[Method], finding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert finding in examine_as(kind, monkeypatch).findings
+
+
+def test_table_has_a_row_per_term_and_shows_what_arrives_elsewhere() -> None:
+    reach = [
+        Reach("student1", "pull", 0.5, {"student1": {"trunk": 2.0}, "t": {"trunk": 0.25}}, True),
+        Reach("student2", "pull", 0.0, {}, True),
+    ]
+    console = Console(width=120)
+    with console.capture() as capture:
+        console.print(reach_table(Diagnosis(reach=reach)))
+    rows = [line.split() for line in capture.get().splitlines()[1:]]
+    assert rows == [
+        ["student1", "pull", "0.5", "2", "·", "·", "t", "trunk", "0.25"],
+        ["student2", "pull", "off", "·", "·", "·", "·"],
+    ]
+
+
+def doctor(*arguments: str, monkeypatch: pytest.MonkeyPatch) -> int | str | None:
+    small = [part for change in SMALL for part in ("--set", change)]
+    monkeypatch.setattr(sys, "argv", ["dualstudent", "doctor", *small, *arguments])
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    with pytest.raises(SystemExit) as stop:
+        main()
+    return stop.value.code
+
+
+def test_command_shows_every_term_of_a_healthy_method(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changes = ("--set", "method.name=mean-teacher", "--set", "method.logit_distance_weight=0.0")
+    assert doctor("demo", *changes, "--steps", "2", monkeypatch=monkeypatch) == 0
+    shown = capsys.readouterr().out
+    lines = [line.split() for line in shown.splitlines()]
+    assert [line[1] for line in lines if line[:1] == ["student"] and line[1] != "term"] == [
+        "classification",
+        "logit_distance",
+        "consistency",
+    ]
+    assert ["student", "logit_distance", "off", "·", "·", "·", "·"] in lines
+    assert "off: logit_distance of student: exactly 0 in all 4 steps" in shown
+    assert lines[-1] == ["healthy", "in", "4", "steps;", "watched:", "student,", "teacher"]
+
+
+def test_command_lists_findings_and_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("dualstudent.training.training.METHODS", (ConsistencyOfTheTeacher,))
+    changes = ("--set", "method.name=mean-teacher", "--steps", "2")
+    assert doctor(*changes, monkeypatch=monkeypatch) == 1  # the demo is the default
+    shown = capsys.readouterr()
+    assert shown.err == "wrong: consistency of student does not reach student\n"
+    assert "healthy" not in shown.out
+
+
+def test_command_calls_a_mistake_a_mistake(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert doctor("--set", "data.labels=55", monkeypatch=monkeypatch) == 2
+    assert "use a multiple of 10" in capsys.readouterr().err
