@@ -94,12 +94,14 @@ def test_a_mistake_shows_no_traceback_in_a_real_process(tmp_path: Path) -> None:
     assert finished.stderr == expected
 
 
-def test_the_example_on_one_page_learns() -> None:
-    example = Path(__file__).parents[1] / "examples" / "dual_student.py"
-    source = example.read_text().replace("EPOCHS, SEED = 10, 0", "EPOCHS, SEED = 2, 0")
+@pytest.mark.parametrize("name", ["dual_student", "mean_teacher"])
+def test_the_examples_learn(name: str) -> None:
+    source = (Path(__file__).parents[1] / "examples" / f"{name}.py").read_text()
+    shorter = source.replace("EPOCHS, SEED = 10, 0", "EPOCHS, SEED = 2, 0")
     finished = subprocess.run(
-        [sys.executable, "-c", source], capture_output=True, text=True, check=True
+        [sys.executable, "-c", shorter], capture_output=True, text=True, check=True
     )
     last = finished.stdout.splitlines()[-1]
     assert last.startswith("epoch 2: test error")
-    assert min(float(word) for word in last.split()[4:6]) < 75  # chance is 90
+    errors = [float(word) for word in last.split()[4:7] if word[0].isdigit()]
+    assert min(errors) < 80  # chance is 90

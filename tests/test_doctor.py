@@ -288,7 +288,8 @@ class SlipsAfterAnEpoch(SlippedTarget):
     slipped = False
 
     def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:
-        return (super() if self.slipped else super(SlippedTarget, self)).losses(batch, ramp)
+        healthy = DualStudent.losses(self, batch, ramp)
+        return super().losses(batch, ramp) if self.slipped else healthy
 
     def after_epoch(self, epoch: int, batches: Iterable[Batch]) -> None:
         self.slipped = True

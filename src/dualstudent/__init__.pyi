@@ -1,6 +1,13 @@
 from . import losses as losses
 from . import stability as stability
 from .batch import Batch as Batch
+from .data.augment import Augmentation as Augmentation
+from .data.augment import Normalisation as Normalisation
+from .data.batches import Batches as Batches
+from .data.batches import BatchSettings as BatchSettings
+from .data.prepare import DataSettings as DataSettings
+from .data.prepare import PreparedData as PreparedData
+from .data.prepare import prepare as prepare
 from .data.splits import choose_labeled as choose_labeled
 from .data.streams import Stream as Stream
 from .doctor import Diagnosis as Diagnosis
@@ -49,6 +56,8 @@ from .prediction import Prediction as Prediction
 from .recipes import Recipe as Recipe
 from .recipes import load_recipe as load_recipe
 from .recipes import recipe_names as recipe_names
+from .training.evaluation import Evaluation as Evaluation
+from .training.evaluation import Evaluator as Evaluator
 from .training.loop import Observer as Observer
 from .training.loop import resume as resume
 from .training.loop import train as train

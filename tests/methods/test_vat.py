@@ -70,7 +70,7 @@ def test_two_classes_have_one_direction_that_matters() -> None:
 
 
 def cosines_with_exact_direction(finite_difference: float) -> Tensor:
-    """Of one power iteration in float32 with H d by double backward in float64."""
+    """Of one power iteration in float32 with H d by double backward in float64, at 28 × 28."""
     with drawn_from("digits"):
         network, images = DigitsCNN(dropout=0.0), torch.rand(16, 1, 28, 28) * 2 - 1
     torch.manual_seed(5)

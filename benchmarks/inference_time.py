@@ -1,0 +1,45 @@
+"""Does Dual Student cost anything extra once it is trained?
+
+    python benchmarks/inference_time.py
+
+What is used after training is one student. Its network and a supervised one take turns in one
+process on the same test images; the figure is the ratio of the medians.
+"""
+
+import time
+from statistics import median
+
+import torch
+from torch import nn
+
+from dualstudent import load_recipe
+from dualstudent.data.augment import normalised
+from dualstudent.training.training import Training
+
+ROUNDS = 30
+
+
+def main() -> None:
+    recipes = {"supervised": "demo-supervised", "dual-student": "demo"}
+    trainings = {name: Training(load_recipe(recipe)) for name, recipe in recipes.items()}
+    networks: dict[str, nn.Module] = {
+        name: next(iter(training.method.evaluated.values())).eval()
+        for name, training in trainings.items()
+    }
+    images = normalised(trainings["supervised"].data.test.pixels, load_recipe("demo").normalisation)
+    times: dict[str, list[float]] = {name: [] for name in networks}
+    with torch.inference_mode():
+        for _ in range(ROUNDS):
+            for name, network in networks.items():
+                started = time.perf_counter()
+                network(images)
+                times[name].append(time.perf_counter() - started)
+    for name, network in networks.items():
+        parameters = sum(parameter.numel() for parameter in network.parameters())
+        print(f"{name}: {parameters:,} parameters, {1000 * median(times[name][3:]):.1f} ms")
+    ratio = median(times["dual-student"][3:]) / median(times["supervised"][3:])
+    print(f"ratio {ratio:.3f} for {len(images):,} images")
+
+
+if __name__ == "__main__":
+    main()
