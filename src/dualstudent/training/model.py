@@ -9,8 +9,8 @@ from dualstudent.training.run import Run
 from dualstudent.training.training import Training
 
 
-def evaluate_run(run: Run) -> dict[str, dict[str, Any]]:
-    """Name → figures on the test set, for every network of a finished run.
+def load_trained(run: Run) -> Training:
+    """The training of a finished run, its networks as they were at the end.
 
     Raises:
         UserError: if the run has not finished, or its weights belong to another recipe.
@@ -18,7 +18,6 @@ def evaluate_run(run: Run) -> dict[str, dict[str, Any]]:
     run.read_result()  # refuses a run that has not finished
     training = Training(run.read_recipe())
     tensors, _ = read_tensors(run.model)
-    figures = {}
     for name, network in training.method.evaluated.items():
         prefix = f"{name}."
         weights = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
@@ -26,5 +25,13 @@ def evaluate_run(run: Run) -> dict[str, dict[str, Any]]:
             network.load_state_dict(weights)
         except RuntimeError as error:
             raise UserError(f"{run.model}: does not fit the network of {run.recipe}") from error
-        figures[name] = dataclasses.asdict(training.evaluator.evaluate(network))
-    return figures
+    return training
+
+
+def evaluate_run(run: Run) -> dict[str, dict[str, Any]]:
+    """Name → figures on the test set, for every network of a finished run."""
+    training = load_trained(run)
+    return {
+        name: dataclasses.asdict(training.evaluator.evaluate(network))
+        for name, network in training.method.evaluated.items()
+    }
