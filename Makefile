@@ -1,10 +1,11 @@
-# make demo   see it learn                      make test       lint, types, tests
-# make bench  step time against bare passes     make test-slow  the checks that take minutes
+# make demo   see it learn
+# make test   formatting, lint, types, tests
+# make bench  the time of a step against its bare network passes
 PYTHON ?= python3
 BIN := .venv/bin
 export MPLBACKEND := Agg
 
-.PHONY: demo test lint test-slow bench clean
+.PHONY: demo test lint bench clean
 .DEFAULT_GOAL := test
 
 .venv/ready: requirements.lock pyproject.toml
@@ -25,9 +26,6 @@ lint: .venv/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-
-test-slow: .venv/ready
-	$(BIN)/pytest -m slow
 
 bench: .venv/ready
 	$(BIN)/python benchmarks/step_time.py

@@ -11,7 +11,7 @@ the methods taking turns in one process; peak memory in a process of its own for
 import argparse
 import csv
 import json
-import resource
+import re
 import subprocess
 import sys
 import time
@@ -24,6 +24,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from dualstudent import Recipe, Run, load_recipe
+from dualstudent.cli import run_for_people
 from dualstudent.grid import run_grid
 from dualstudent.training.progress import progress_on
 from dualstudent.training.training import Training
@@ -121,7 +122,9 @@ def print_memory_of(method: str) -> None:
     training.method.train()
     for step in range(3):
         training.take_step(step)
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+    # Not getrusage, whose maximum a child inherits from its parent.
+    status = Path("/proc/self/status").read_text()
+    print(int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) // 1024)
 
 
 def errors_of(rows: Iterable[dict[str, Any]], method: str, labels: int) -> list[float]:
@@ -186,4 +189,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_for_people(main)

@@ -15,6 +15,7 @@ from statistics import fmean, stdev
 from rich.console import Console
 
 from dualstudent import Recipe, load_recipe
+from dualstudent.cli import run_for_people
 from dualstudent.grid import run_grid
 from dualstudent.training.progress import progress_on
 
@@ -64,4 +65,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_for_people(main)

@@ -52,6 +52,12 @@ def test_a_run_that_cannot_be_done_is_named(tmp_path: Path) -> None:
     assert not (tmp_path / "bad").exists()
 
 
+def test_a_finished_run_of_another_recipe_is_not_taken_for_this_one(tmp_path: Path) -> None:
+    train(RECIPES["seed-0"], tmp_path / "seed-0")
+    with pytest.raises(UserError, match="another recipe"):
+        run_grid({"seed-0": RECIPES["seed-1"]}, tmp_path)
+
+
 def test_an_empty_or_finished_grid_starts_nothing(tmp_path: Path) -> None:
     assert run_grid({}, tmp_path) == {}
     train(RECIPES["seed-0"], tmp_path / "seed-0")

@@ -5,6 +5,7 @@ from .data.augment import Augmentation as Augmentation
 from .data.augment import Normalisation as Normalisation
 from .data.batches import Batches as Batches
 from .data.batches import BatchSettings as BatchSettings
+from .data.images import Images as Images
 from .data.prepare import DataSettings as DataSettings
 from .data.prepare import PreparedData as PreparedData
 from .data.prepare import prepare as prepare
@@ -44,6 +45,7 @@ from .methods import PiSmoothNeighborsSettings as PiSmoothNeighborsSettings
 from .methods import StudentLoss as StudentLoss
 from .methods import Supervised as Supervised
 from .methods import SupervisedSettings as SupervisedSettings
+from .methods import Task as Task
 from .methods import TemporalEnsembling as TemporalEnsembling
 from .methods import TemporalEnsemblingSettings as TemporalEnsemblingSettings
 from .methods import TemporalSmoothNeighbors as TemporalSmoothNeighbors
@@ -61,6 +63,7 @@ from .training.evaluation import Evaluator as Evaluator
 from .training.loop import Observer as Observer
 from .training.loop import resume as resume
 from .training.loop import train as train
+from .training.model import load_trained as load_trained
 from .training.run import Run as Run
 from .training.schedules import cosine as cosine
 from .training.schedules import rampup as rampup

@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -31,10 +32,20 @@ RunFolder = Annotated[Path, typer.Argument(help="Folder of a run.", metavar="RUN
 def main() -> None:
     """Entry point: a user's mistake is one line and exit code 2, never a traceback."""
     warnings.showwarning = lambda message, *_, **__: _say("warning", "yellow", str(message))
+    run_for_people(app)
+
+
+def run_for_people(command: Callable[[], object]) -> None:
+    """Run a command; mistakes, full disks and stops are one line and an exit code."""
     try:
-        app()
+        command()
     except UserError as error:
         _say("error", "red", str(error))
+        sys.exit(2)
+    except OSError as error:
+        _say(
+            "error", "red", f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        )
         sys.exit(2)
     except Interrupted as stop:
         _say("stopped", "yellow", str(stop))
@@ -187,7 +198,8 @@ def _show(run: "Run") -> None:
     result = run.read_result()
     console.print(result_table(result["networks"], f"{run.folder}, last epoch"))
     chosen = result["chosen_on_test"]["error"]
-    console.print(f"mean over the networks: {percent(result['error'])} test error")
+    headline = " and ".join(result["headline"])
+    console.print(f"result, {headline}: {percent(result['error'])} test error")
     console.print(f"best epoch and network chosen on the test set (not honest): {percent(chosen)}")
     draw_curves({"": run.read_metrics()}, run.curves, str(run.folder))
     console.print(f"{duration(result['seconds'])}; files in {run.folder}, curves in {run.curves}")

@@ -1,5 +1,6 @@
 """The demo: what unlabeled images are worth, on real digits, in about two minutes."""
 
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from statistics import fmean, stdev
@@ -35,11 +36,13 @@ def run_demo(folder: Path, seeds: int, console: Console) -> None:
         with progress_on(console) as progress:
             runs = [_train_both(folder, seed, progress) for seed in range(seeds)]
     except Interrupted as stop:
-        command = f"dualstudent demo --seeds {seeds} --out {folder}"
-        raise Interrupted(stop.number, stop.step, command) from stop
+        arguments = ["--seeds", str(seeds), "--out", str(folder)]
+        command = shlex.join(["dualstudent", "demo", *arguments])
+        raise Interrupted(stop.number, stop.done, command) from stop
     for seed, trained in enumerate(runs):
         title = f"{labels} labels, seed {seed}, last epoch"
-        console.print(result_table(dict(_rows(trained)), title))
+        rows = dict(_rows(trained))
+        console.print(result_table(rows, title, _times(trained)))
     _compare(runs, console)
     pictures = folder / "curves.png"
     draw_curves(
@@ -74,6 +77,12 @@ def _rows(trained: Mapping[str, Run]) -> Iterator[tuple[str, dict[str, Any]]]:
         networks = run.read_result()["networks"]
         for network, figures in networks.items():
             yield (f"{name}, {network}" if len(networks) > 1 else name), figures
+
+
+def _times(trained: Mapping[str, Run]) -> dict[str, str]:
+    """The time of each run beside its first network: its networks were trained at once."""
+    first = {name: next(iter(dict(_rows({name: run})))) for name, run in trained.items()}
+    return {first[name]: duration(run.read_result()["seconds"]) for name, run in trained.items()}
 
 
 def _compare(runs: list[dict[str, Run]], console: Console) -> None:

@@ -3,7 +3,6 @@
 import contextlib
 import multiprocessing
 import os
-import signal
 from collections.abc import Mapping
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -44,6 +43,9 @@ def run_grid(
     observer = observer or Observer()
     runs = {name: Run(folder / name) for name in recipes}
     waiting = [name for name in recipes if not runs[name].result.is_file()]
+    for name in recipes.keys() - set(waiting):
+        if Run.open(folder / name).read_recipe() != recipes[name]:
+            raise UserError(f"{folder / name} holds a run of another recipe; use another folder")
     done = len(recipes) - len(waiting)
     observer.on_start(done, len(recipes))
     with StopRequest() as stop, _Workers(min(workers or os.cpu_count() or 1, len(waiting))) as pool:
@@ -54,7 +56,9 @@ def run_grid(
             done += pool.collect(seconds=1)
             observer.on_step(done)
             if stop.received:
-                raise Interrupted(stop.received, done, "the same command")
+                raise Interrupted(
+                    stop.received, f"{done} of {len(recipes)} runs", "the same command"
+                )
     return runs
 
 
@@ -78,10 +82,10 @@ class _Workers:
 
     def __exit__(self, *_: object) -> None:
         for connection, process in self._processes.items():
-            if connection in self.busy and process.pid is not None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(process.pid, signal.SIGTERM)  # it writes its checkpoint and ends
+            if connection in self.busy:
+                process.terminate()  # it writes its checkpoint and ends
             connection.close()
+        for process in self._processes.values():
             process.join()
 
     def begin(self, name: str, recipe: Recipe, folder: Path) -> None:
@@ -117,6 +121,11 @@ def _work(connection: Connection) -> None:
         except Interrupted:
             return
         except UserError as error:
-            connection.send(f"{name}: {error}")
+            _tell(connection, f"{name}: {error}")
         else:
-            connection.send("")
+            _tell(connection, "")
+
+
+def _tell(connection: Connection, problem: str) -> None:
+    with contextlib.suppress(BrokenPipeError):  # the parent has stopped listening
+        connection.send(problem)

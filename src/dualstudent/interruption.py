@@ -11,14 +11,14 @@ class Interrupted(Exception):
 
     Attributes:
         number: of the signal.
-        step: after which it stopped.
+        done: what was done by then.
         command: that continues.
     """
 
-    def __init__(self, number: int, step: int, command: str) -> None:
-        self.number, self.step, self.command = number, step, command
+    def __init__(self, number: int, done: str, command: str) -> None:
+        self.number, self.done, self.command = number, done, command
         name = signal.Signals(number).name
-        super().__init__(f"{name} after step {step}; continue with '{command}'")
+        super().__init__(f"{name} after {done}; continue with: {command}")
 
 
 class StopRequest:

@@ -1,3 +1,4 @@
+import copy
 from math import exp, log
 from pathlib import Path
 from typing import Any
@@ -292,3 +293,10 @@ def test_extreme_logits_give_finite_losses_and_gradients(largest: float, distanc
         assert loss.total.isfinite()
         for gradient in torch.autograd.grad(loss.total, own):
             assert gradient.isfinite().all()
+
+
+def test_students_in_the_same_state_are_refused() -> None:
+    student = DigitsCNN()
+    for pair in ([student, student], [student, copy.deepcopy(student)]):
+        with pytest.raises(ValueError, match="students 1 and 2 start in the same state"):
+            DualStudent(pair)

@@ -53,6 +53,29 @@ def test_another_method_does_not_inherit_settings_of_the_first() -> None:
     assert load_recipe("demo", ["method.name=supervised"]).method.name == "supervised"
 
 
+def test_settings_of_a_new_method_are_kept_in_any_order() -> None:
+    recipe = load_recipe("demo", ["method.decay=0.9", "method.name=mean-teacher"])
+    assert recipe.method.model_dump()["decay"] == 0.9
+    with pytest.raises(UserError, match=r"method\.nonsense = 3: unknown key"):
+        load_recipe("demo", ["method.nonsense=3", "method.name=mean-teacher"])
+
+
+def test_a_key_of_another_method_is_not_suggested() -> None:
+    with pytest.raises(UserError, match=r"method\.decay = 0\.9: unknown key") as error:
+        load_recipe("demo", ["method.decay=0.9"])
+    assert "did you mean 'method.decay'" not in str(error.value)
+
+
+def test_files_are_named_from_where_the_recipe_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "base.toml").write_text('extends = "demo"\nseed = 5\n')
+    (tmp_path / "mine.toml").write_text('extends = "base.toml"\n')
+    assert load_recipe(tmp_path / "mine.toml").seed == 5
+    monkeypatch.chdir(tmp_path)
+    assert load_recipe("mine.toml", ["data.folder=data"]).data.folder == tmp_path / "data"
+
+
 def test_changes_are_toml_values_or_bare_words() -> None:
     recipe = load_recipe(
         "demo", ["seed=3", "data.target=digits-8x8", 'data.labels="all"', "augmentation.flip=true"]

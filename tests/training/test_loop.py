@@ -1,4 +1,5 @@
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -108,8 +109,22 @@ def test_an_existing_folder_is_never_overwritten(run: Run, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
+    ("name", "read"), [("result.json", Run.read_result), ("metrics.jsonl", Run.read_metrics)]
+)
+def test_a_damaged_result_is_one_line(
+    name: str, read: Callable[[Run], object], run: Run, tmp_path: Path
+) -> None:
+    for file in run.folder.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    (tmp_path / name).write_text("{")
+    with pytest.raises(UserError, match=name):
+        read(Run.open(tmp_path))
+
+
+@pytest.mark.parametrize(
     ("change", "message"),
     [
+        ("device.accelerator=cuda", "'cuda' is not available here; use 'auto' or 'cpu'"),
         ("data.labels=55", "cannot be balanced"),
         ("data.labels=5000", "but digits-8x8 train has"),
         ("batch.labeled=64", "leaves no room"),

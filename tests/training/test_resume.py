@@ -11,6 +11,7 @@ import torch
 from dualstudent import Observer, Run, UserError, resume, train
 from dualstudent.interruption import Interrupted
 from dualstudent.training.checkpoint import read_tensors
+from dualstudent.training.loop import train_or_resume
 from tests.training.small import small_recipe
 
 STEPS = 58
@@ -115,23 +116,47 @@ def test_resuming_a_finished_run_changes_nothing(uninterrupted: Run) -> None:
     assert {p.name: p.read_bytes() for p in uninterrupted.folder.iterdir()} == before
 
 
-def test_other_data_than_the_run_began_with_are_refused(tmp_path: Path) -> None:
+def test_other_labels_than_the_run_began_with_are_refused(
+    uninterrupted: Run, tmp_path: Path
+) -> None:
+    split = tmp_path / "split.json"
+    split.write_bytes(uninterrupted.split.read_bytes())
     with pytest.raises(Interrupted):
-        train(small_recipe(), tmp_path / "run", RaisesSignalAt(3))
-    split = tmp_path / "run" / "split.json"
+        train(small_recipe(f"data.split={str(split)!r}"), tmp_path / "run", RaisesSignalAt(3))
     manifest = json.loads(split.read_text())
-    split.write_text(json.dumps(manifest | {"sha256": "0" * 64}))
-    with pytest.raises(UserError, match="other content"):
+    others = [p for p in range(100) if p not in manifest["labeled"]]
+    split.write_text(json.dumps(manifest | {"labeled": others[:50]}))
+    with pytest.raises(UserError, match="labels found now are not those the run began with"):
         resume(tmp_path / "run")
 
 
-def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
+def test_lost_metrics_are_not_made_up(tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
-        train(small_recipe(), tmp_path / "run", RaisesSignalAt(3))
-    checkpoint = tmp_path / "run" / "checkpoint.safetensors"
-    checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
-    with pytest.raises(UserError, match=r"checkpoint\.safetensors: cannot be read"):
+        train(small_recipe(), tmp_path / "run", RaisesSignalAt(40))
+    (tmp_path / "run" / "metrics.jsonl").unlink()
+    with pytest.raises(UserError, match="shorter than it was at the last checkpoint"):
         resume(tmp_path / "run")
+
+
+@pytest.mark.parametrize("name", ["run.json", "recipe.toml", "checkpoint.safetensors"])
+@pytest.mark.parametrize("content", [b"{", b"[]", b"\xff\xfe"])
+def test_a_damaged_file_is_named_in_one_line(name: str, content: bytes, tmp_path: Path) -> None:
+    with pytest.raises(Interrupted):
+        train(small_recipe(), tmp_path / "run", RaisesSignalAt(1))
+    (tmp_path / "run" / name).write_bytes(content)
+    with pytest.raises(UserError, match=name) as error:
+        resume(tmp_path / "run")
+    assert "\n" not in str(error.value)
+
+
+def test_a_run_is_there_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
+    """What a crash left of a run that never began is in nobody's way."""
+    (tmp_path / "run.partial").mkdir()
+    (tmp_path / "run.partial" / "recipe.toml").write_text("half of a rec")
+    (tmp_path / "run").mkdir()
+    run = train_or_resume(small_recipe("schedule.epochs=1"), tmp_path / "run")
+    assert run.read_result()["epochs"] == 1
+    assert not (tmp_path / "run.partial").exists()
 
 
 def test_a_folder_that_is_not_a_run_is_refused(tmp_path: Path) -> None:

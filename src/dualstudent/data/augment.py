@@ -1,5 +1,6 @@
 """Perturbations of whole batches, drawn independently for every sample and every view."""
 
+from functools import lru_cache
 from typing import Annotated
 
 import torch
@@ -63,14 +64,21 @@ def normalised(pixels: Tensor, normalisation: Normalisation) -> Tensor:
         >>> normalised(torch.tensor([[[[0, 255]]]], dtype=torch.uint8), Normalisation())
         tensor([[[[-1.,  1.]]]])
     """
-    mean = torch.tensor(normalisation.mean, device=pixels.device).reshape(-1, 1, 1)
-    std = torch.tensor(normalisation.std, device=pixels.device).reshape(-1, 1, 1)
+    factor, offset = _factor_and_offset(normalisation, pixels.device)
     # Laid out explicitly: with one channel, a conversion would keep the layout it finds, and the
     # whole network would run channels first, a third slower on a CPU.
     images = torch.empty(
         pixels.shape, device=pixels.device, memory_format=torch.channels_last
     ).copy_(pixels)
-    return images.mul_(1 / (255 * std)).sub_(mean / std)
+    return images.mul_(factor).sub_(offset)
+
+
+@lru_cache
+def _factor_and_offset(normalisation: Normalisation, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Made once: copying them to a device in every step would hold it up."""
+    mean = torch.tensor(normalisation.mean, device=device).reshape(-1, 1, 1)
+    std = torch.tensor(normalisation.std, device=device).reshape(-1, 1, 1)
+    return 1 / (255 * std), mean / std
 
 
 def _moved(

@@ -65,7 +65,8 @@ class Batches:
 
     def at(self, step: int) -> Batch:
         """The batch of step ``step``, counted from 0 over all epochs; the unlabeled come first."""
-        positions = torch.cat([stream.batch(step) for stream in self._streams]).to(self._device)
+        positions = torch.cat([stream.batch(step) for stream in self._streams])
+        positions = positions.to(self._device, non_blocking=True)
         views = [self._view(positions, step, number) for number in range(self._views)]
         return Batch(views[0], views[-1], self._labels[positions], self._unlabeled, positions)
 

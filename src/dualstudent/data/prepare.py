@@ -1,11 +1,12 @@
 """From the names of data sets to what a run may see: images, and the labels it was given."""
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, field_validator
 from torch import Tensor
 
 from dualstudent.data.catalogue import DataSetName, load
@@ -39,6 +40,11 @@ class DataSettings(Settings):
         None, strict=False, description="data folder; default: $DUALSTUDENT_DATA"
     )
 
+    @field_validator("split", "folder")
+    @classmethod
+    def _independent_of_the_working_folder(cls, path: Path | None) -> Path | None:
+        return None if path is None else path.expanduser().absolute()
+
 
 @dataclass(frozen=True)
 class PreparedData:
@@ -59,6 +65,14 @@ class PreparedData:
     labeled: Tensor
     unlabeled: Tensor
     test: Images
+
+    def fingerprint(self) -> str:
+        """A SHA-256 of all that the run sees: images, the labels it was given, and the test."""
+        digest = hashlib.sha256()
+        for tensor in (self.pixels, self.labels, self.test.pixels, self.test.labels):
+            digest.update(repr(tuple(tensor.shape)).encode())
+            digest.update(tensor.contiguous().numpy().data)
+        return digest.hexdigest()
 
     @property
     def everything_labeled(self) -> bool:

@@ -3,8 +3,10 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from dualstudent.batch import Batch
@@ -88,6 +90,7 @@ class Method(nn.Module, ABC):
             raise ValueError(
                 f"{settings.name} trains {settings.student_count} student(s), got {len(students)}"
             )
+        _check_different_states(students)
         self.students = nn.ModuleList(students)
 
     @abstractmethod
@@ -104,7 +107,7 @@ class Method(nn.Module, ABC):
         return self.losses(batch, ramp)
 
     def begin(self, task: Task) -> None:
-        """Called once, before anything is trained or written.
+        """Called once, before anything is trained or written; your own loop calls it too.
 
         Refuses with a ``UserError`` settings that make no sense for ``task``, and sets up
         (as buffers) what the method has to remember about samples.
@@ -137,3 +140,11 @@ class Method(nn.Module, ABC):
     def confidence_threshold(self) -> float:
         """The ξ of Eq. 3 by which predictions are reported as stable."""
         return 0.8
+
+
+def _check_different_states(students: Sequence[nn.Module]) -> None:
+    """Students in the same state would stay the same and have nothing to teach each other."""
+    for (i, one), (j, other) in combinations(enumerate(students, start=1), 2):
+        pairs = list(zip(one.parameters(), other.parameters(), strict=False))
+        if pairs and all(p.shape == q.shape and torch.equal(p, q) for p, q in pairs):
+            raise ValueError(f"students {i} and {j} start in the same state; initialise each anew")

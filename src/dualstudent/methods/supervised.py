@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal
 
+from pydantic import Field
 from torch import nn
 
 from dualstudent.batch import Batch
@@ -11,9 +12,12 @@ from dualstudent.methods.method import Method, MethodSettings, StudentLoss
 
 
 class SupervisedSettings(MethodSettings):
-    """Nothing to set: the batch holds labeled samples only."""
+    """The batch holds labeled samples only."""
 
     name: Literal["supervised"] = "supervised"
+    confidence_threshold: float = Field(
+        0.8, ge=0, lt=1, description="ξ of Eq. 3, by which predictions are reported as stable"
+    )
 
 
 class Supervised(Method):
@@ -27,10 +31,15 @@ class Supervised(Method):
     def __init__(
         self, students: Sequence[nn.Module], settings: SupervisedSettings | None = None
     ) -> None:
-        super().__init__(students, settings or SupervisedSettings())
+        self.settings = settings or SupervisedSettings()
+        super().__init__(students, self.settings)
 
     def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:
         prediction = self.students[0](batch.view1)
         return [
             StudentLoss({"classification": classification(prediction.class_logits, batch.labels)})
         ]
+
+    @property
+    def confidence_threshold(self) -> float:
+        return self.settings.confidence_threshold

@@ -3,7 +3,7 @@
 Miyato et al., Virtual adversarial training: a regularization method for supervised and
 semi-supervised learning, TPAMI 2018. With p the student's probabilities:
 
-    ℒ = ℒ_cls + λ KL(p(x) ‖ p(x + r)) + μ H(p(x)),  r = argmax KL(p(x) ‖ p(x + r)), ‖r‖ = ε
+    ℒ = ℒ_cls + ω (λ KL(p(x) ‖ p(x + r)) + μ H(p(x))),  r = argmax KL(p(x) ‖ p(x + r)), ‖r‖ = ε
 """
 
 import math

@@ -38,7 +38,7 @@ def load_recipe(name_or_path: str | Path, changes: Iterable[str] = ()) -> Recipe
         2
     """
     table = _resolved(str(name_or_path), seen=())
-    for change in changes:
+    for change in sorted(changes, key=_sets_no_name):  # a new method drops settings of the old
         _apply(table, change)
     return validated(table, str(name_or_path))
 
@@ -56,29 +56,25 @@ def to_toml(recipe: Recipe) -> str:
     return tomli_w.dumps(recipe.model_dump(mode="json", exclude_none=True))
 
 
-def recipe_source(name: str) -> str:
-    """The text of a recipe of the package, comments included."""
-    if name not in recipe_names():
-        raise UserError(f"there is no recipe {name!r}{_nearest(name, recipe_names())}")
-    return (resources.files("dualstudent.recipes") / f"{name}.toml").read_text("utf-8")
+def recipe_source(name_or_path: str) -> str:
+    """The text of a recipe of the package or of a file, comments included."""
+    path = Path(name_or_path)
+    if name_or_path in recipe_names():
+        return (resources.files("dualstudent.recipes") / f"{name_or_path}.toml").read_text("utf-8")
+    if path.suffix == ".toml" or path.exists():
+        return _text(path)
+    raise UserError(
+        f"there is no recipe {name_or_path!r}{_nearest(name_or_path, recipe_names())}; "
+        "'dualstudent recipes' lists them, a file ends in .toml"
+    )
 
 
 def _resolved(name: str, seen: tuple[str, ...]) -> Table:
     """The table of a recipe on top of the one it extends."""
     if name in seen:
         raise UserError(f"recipe {name}: extends itself through {' → '.join((*seen, name))}")
-    path = Path(name)
-    if name in recipe_names():
-        text = recipe_source(name)
-    elif path.suffix == ".toml" or path.exists():
-        text = _text(path)
-    else:
-        raise UserError(
-            f"there is no recipe {name!r}{_nearest(name, recipe_names())}; "
-            "'dualstudent recipes' lists them, a file ends in .toml"
-        )
     try:
-        table = tomllib.loads(text)
+        table = tomllib.loads(recipe_source(name))
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"recipe {name}: not valid TOML: {error}") from error
     base = table.pop("extends", None)
@@ -86,6 +82,8 @@ def _resolved(name: str, seen: tuple[str, ...]) -> Table:
         return table
     if not isinstance(base, str):
         raise UserError(f"recipe {name}: extends = {base!r} must name one recipe")
+    if base.endswith(".toml"):  # named from where this file is
+        base = str(Path(name).parent / base)
     return _merged(_resolved(base, (*seen, name)), table)
 
 
@@ -112,10 +110,14 @@ def _same_name(base: Table, over: Table) -> bool:
     return bool(over.get("name", base.get("name")) == base.get("name"))
 
 
+def _sets_no_name(change: str) -> bool:
+    return change.partition("=")[0].strip().split(".")[-1] != "name"
+
+
 def _apply(table: Table, change: str) -> None:
     key, equals, text = change.partition("=")
     parts = [part.strip() for part in key.split(".")]
-    if not equals or not all(parts):
+    if not equals or not all(parts) or "\n" in change:
         raise UserError(f"--set {change!r}: write it as key=value, for example seed=1")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
@@ -141,9 +143,8 @@ def _explained(problems: list[ErrorDetails], table: Table) -> str:
         elif problem["type"] == "union_tag_not_found":
             texts[key] = f"{key}.name is missing"
         elif problem["type"] == "extra_forbidden":
-            texts[key] = (
-                f"{key} = {problem['input']!r}: unknown key{_nearest(key, _known_keys(Recipe))}"
-            )
+            known = _known_keys(Recipe, table)
+            texts[key] = f"{key} = {problem['input']!r}: unknown key{_nearest(key, known)}"
         elif key in texts:  # the other members of a union
             texts[key] += f" or {message.removeprefix('input should be ')}"
         else:
@@ -164,12 +165,17 @@ def _key(location: tuple[int | str, ...], table: Table) -> str:
     return ".".join(keys)
 
 
-def _known_keys(settings: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    for name, field in settings.model_fields.items():
-        yield prefix + name
+def _known_keys(settings: type[BaseModel], table: Table, prefix: str = "") -> Iterator[str]:
+    """What can be set, given the methods and networks that ``table`` names."""
+    for key, field in settings.model_fields.items():
+        yield prefix + key
+        inside = table.get(key)
+        inside = inside if isinstance(inside, dict) else {}
         for kind in (field.annotation, *get_args(field.annotation)):
             if isinstance(kind, type) and issubclass(kind, BaseModel):
-                yield from _known_keys(kind, f"{prefix}{name}.")
+                name = kind.model_fields.get("name")
+                if name is None or name.default == inside.get("name"):
+                    yield from _known_keys(kind, inside, f"{prefix}{key}.")
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:

@@ -25,7 +25,7 @@ class DeviceSettings(Settings):
     """Where and how precisely to compute."""
 
     accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
+    precision: Literal["32-true", "bf16-mixed"] = "32-true"
 
 
 class Recipe(Settings):

@@ -10,16 +10,20 @@ from dualstudent.errors import UserError
 from dualstudent.methods import METHODS, Method
 
 
-def result_table(rows: Mapping[str, Mapping[str, Any]], title: str = "") -> Table:
+def result_table(
+    rows: Mapping[str, Mapping[str, Any]], title: str = "", times: Mapping[str, str] | None = None
+) -> Table:
     """One row per network: error, accuracy on all and on stable samples, share of stable ones.
 
     Args:
         rows: label → figures of one network, as they stand in a run's result.
         title: above the table.
+        times: label → how long the training took, for a column of its own.
     """
     table = Table(title=title, title_justify="left")
     table.add_column("network")
-    for column in ("test error", "accuracy, all", "accuracy, stable", "share stable"):
+    columns = ["test error", "accuracy, all", "accuracy, stable", "share stable"]
+    for column in [*columns, "time"] if times else columns:
         table.add_column(column, justify="right")
     for label, figures in rows.items():
         stable = figures["stable_accuracy"]
@@ -29,6 +33,7 @@ def result_table(rows: Mapping[str, Mapping[str, Any]], title: str = "") -> Tabl
             percent(100 - figures["error"]),
             "–" if stable is None else percent(stable),
             percent(figures["stable_share"]),
+            *([times.get(label, "")] if times else []),
         )
     return table
 

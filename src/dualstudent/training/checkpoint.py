@@ -4,7 +4,9 @@ Nothing is pickled, so opening a stranger's file runs no code.
 """
 
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +19,23 @@ from torch.optim import Optimizer
 from dualstudent.errors import UserError
 
 _NOTES = "dualstudent"
+_POSITION = {"step", "seconds", "metrics_size", "names"}
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], notes: dict[str, Any]) -> None:
     """Replace ``path`` in one go: after a crash it holds the old content or the new."""
     contiguous = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
+    with replaced_at_once(path) as partial:
+        save_file(contiguous, partial, metadata={_NOTES: json.dumps(notes)})
+
+
+@contextmanager
+def replaced_at_once(path: Path) -> Iterator[Path]:
+    """Write to another name, which then takes the place of ``path``, on disk and all."""
     partial = path.with_name(path.name + ".partial")
-    save_file(contiguous, partial, metadata={_NOTES: json.dumps(notes)})
+    yield partial
+    with partial.open("rb+") as file:
+        os.fsync(file.fileno())
     partial.replace(path)
 
 
@@ -85,4 +97,6 @@ def restore_checkpoint(
                 restored.setdefault(int(index), {})[key] = state
         groups = optimizer.state_dict()["param_groups"]
         optimizer.load_state_dict({"state": restored, "param_groups": groups})
+    if "sums" not in tensors or not position.keys() >= _POSITION:
+        raise UserError(f"{path}: is not a checkpoint")
     return tensors["sums"], position

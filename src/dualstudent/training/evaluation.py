@@ -12,7 +12,7 @@ from dualstudent.data.images import Images
 from dualstudent.randomness import generator_for
 from dualstudent.stability import is_stable
 
-_CHUNK = 1000
+_CHUNK = 250  # bounds memory: CNN13 makes half a megabyte an image and layer
 
 
 @dataclass(frozen=True)

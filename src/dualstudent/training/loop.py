@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 import os
+import shlex
 import time
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dualstudent.data.splits import read_manifest, write_manifest
 from dualstudent.errors import UserError
 from dualstudent.interruption import Interrupted, StopRequest
 from dualstudent.methods import StudentLoss
 from dualstudent.recipes.schema import Recipe
-from dualstudent.training.checkpoint import restore_checkpoint, save_checkpoint, write_tensors
+from dualstudent.training.checkpoint import (
+    replaced_at_once,
+    restore_checkpoint,
+    save_checkpoint,
+    write_tensors,
+)
 from dualstudent.training.result import summarised
 from dualstudent.training.run import Run
 from dualstudent.training.training import Training
@@ -42,7 +47,7 @@ class LossNotFinite(UserError):
     """Training diverged; the last checkpoint is from before."""
 
 
-def train(recipe: Recipe, folder: Path, observer: Observer | None = None) -> Run:
+def train(recipe: Recipe, folder: Path | str, observer: Observer | None = None) -> Run:
     """Train by a recipe into a new folder.
 
     Args:
@@ -54,24 +59,21 @@ def train(recipe: Recipe, folder: Path, observer: Observer | None = None) -> Run
         UserError: if recipe, data and folder do not fit; then nothing has been written.
         Interrupted: after Ctrl-C or SIGTERM; :func:`resume` continues.
     """
+    folder = Path(folder)
     Run.check_is_free(folder)
     training = Training(recipe)
-    run = Run.create(folder, recipe)
-    write_manifest(run.split, training.data.source, training.data.labeled, recipe.seed)
+    run = Run.create(folder, recipe, training.data)
     _Loop(training, run, observer).run_to_end()
     return run
 
 
-def resume(folder: Path, observer: Observer | None = None) -> Run:
+def resume(folder: Path | str, observer: Observer | None = None) -> Run:
     """Continue a run exactly where its last checkpoint left it; a finished run stays as it is."""
-    run = Run.open(folder)
+    run = Run.open(Path(folder))
     if run.result.is_file():
         return run
     training = Training(run.read_recipe())
-    if run.split.is_file():
-        read_manifest(run.split, training.data.source)  # refuses other data
-    else:
-        write_manifest(run.split, training.data.source, training.data.labeled, training.recipe.seed)
+    run.check_same_data(training.data)
     loop = _Loop(training, run, observer)
     if run.checkpoint.is_file():
         loop.restore()
@@ -79,9 +81,10 @@ def resume(folder: Path, observer: Observer | None = None) -> Run:
     return run
 
 
-def train_or_resume(recipe: Recipe, folder: Path, observer: Observer | None = None) -> Run:
+def train_or_resume(recipe: Recipe, folder: Path | str, observer: Observer | None = None) -> Run:
     """Train into a new folder, or continue the run of the same recipe that is there."""
-    if not folder.exists():
+    folder = Path(folder)
+    if not folder.exists() or not any(folder.iterdir()):
         return train(recipe, folder, observer)
     if Run.open(folder).read_recipe() != recipe:
         raise UserError(f"{folder} holds a run of another recipe; choose another --out")
@@ -132,8 +135,8 @@ class _Loop:
                 if overdue or stop.received or self._step == total:
                     self._save()
                 if stop.received and self._step < total:
-                    hint = f"dualstudent resume {self._run.folder}"
-                    raise Interrupted(stop.received, self._step, hint)
+                    command = shlex.join(["dualstudent", "resume", str(self._run.folder)])
+                    raise Interrupted(stop.received, f"step {self._step}", command)
         self._finish()
 
     def _add(self, losses: list[StudentLoss]) -> None:
@@ -150,12 +153,14 @@ class _Loop:
             for name, value in zip(self._names, self._sums.tolist(), strict=True)
             if not math.isfinite(value)
         )
+        kept = f"; {self._run.folder} keeps the last good checkpoint"
+        kept = kept if self._run.checkpoint.is_file() else ""
         rate = self._training.recipe.optimizer.learning_rate
         raise LossNotFinite(
             f"the loss is no longer finite: {broken[1]} of student {broken[0] + 1}, within the "
             f"{_STEPS_BETWEEN_CHECKS} steps before step {self._step}; try a smaller "
             f"optimizer.learning_rate than {rate:g}, a longer schedule.rampup_epochs or smaller "
-            f"weights of the method; {self._run.folder} keeps the last good checkpoint"
+            f"weights of the method{kept}"
         )
 
     def _finish_epoch(self) -> None:
@@ -188,10 +193,20 @@ class _Loop:
     def _forget_later_metrics(self) -> None:
         """Drop lines written after the checkpoint: those epochs are run again."""
         self._run.metrics.touch()
+        if self._run.metrics.stat().st_size < self._metrics_size:
+            raise UserError(
+                f"{self._run.metrics}: is shorter than it was at the last checkpoint; bring it "
+                "back, or train again into another folder"
+            )
         os.truncate(self._run.metrics, self._metrics_size)
 
     def _save(self) -> None:
         self._check_finite()
+        if not all(bool(p.isfinite().all()) for p in self._training.method.parameters()):
+            raise LossNotFinite(
+                f"weights are no longer finite at step {self._step}; try a smaller "
+                "optimizer.learning_rate"
+            )
         save_checkpoint(
             self._run.checkpoint,
             self._training.method,
@@ -215,6 +230,5 @@ class _Loop:
         }
         write_tensors(run.model, weights, {"classes": training.data.source.classes})
         summary = summarised(run.read_metrics(), training.method.headline, self._seconds)
-        partial = run.result.with_name("result.json.partial")
-        partial.write_text(json.dumps(summary, indent=1) + "\n")
-        partial.replace(run.result)
+        with replaced_at_once(run.result) as partial:
+            partial.write_text(json.dumps(summary, indent=1) + "\n")

@@ -2,14 +2,15 @@
 
 import json
 import platform
-import tomllib
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from dualstudent.data.prepare import PreparedData
+from dualstudent.data.splits import write_manifest
 from dualstudent.errors import UserError
-from dualstudent.recipes.reading import to_toml, validated
+from dualstudent.recipes.reading import load_recipe, to_toml
 from dualstudent.recipes.schema import Recipe
 
 FORMAT = 1
@@ -66,27 +67,24 @@ class Run:
         return self.folder / "curves.png"
 
     @classmethod
-    def create(cls, folder: Path, recipe: Recipe) -> "Run":
-        """A new run; never in a folder that already holds something."""
+    def create(cls, folder: Path, recipe: Recipe, data: PreparedData) -> "Run":
+        """A new run, there as a whole or not at all; never where there is something already."""
         cls.check_is_free(folder)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"cannot create {folder}: {error.strerror}") from error
-        run = cls(folder)
-        run.recipe.write_text(to_toml(recipe), "utf-8")
-        run.about.write_text(
-            json.dumps({"format": FORMAT, "versions": versions()}, indent=1) + "\n"
-        )
-        return run
+        partial = cls(folder.with_name(folder.name + ".partial"))
+        partial.folder.mkdir(parents=True, exist_ok=True)
+        partial.recipe.write_text(to_toml(recipe), "utf-8")
+        about = {"format": FORMAT, "data": data.fingerprint(), "versions": versions()}
+        partial.about.write_text(json.dumps(about, indent=1) + "\n")
+        write_manifest(partial.split, data.source, data.labeled, recipe.seed)
+        partial.folder.rename(folder)
+        return cls(folder)
 
-    @staticmethod
-    def check_is_free(folder: Path) -> None:
+    @classmethod
+    def check_is_free(cls, folder: Path) -> None:
         """Refuse a folder that a run would overwrite."""
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise UserError(
-                f"{folder} already exists; choose another --out, or 'dualstudent resume {folder}'"
-            )
+            hint = f", or 'dualstudent resume {folder}'" if cls(folder).about.is_file() else ""
+            raise UserError(f"{folder} already exists; choose another --out{hint}")
 
     @classmethod
     def open(cls, folder: Path) -> "Run":
@@ -94,24 +92,30 @@ class Run:
         run = cls(folder)
         if not run.about.is_file() or not run.recipe.is_file():
             raise UserError(f"{folder} is not a run: it has no run.json and recipe.toml")
-        found = json.loads(run.about.read_text()).get("format")
+        found = _read_object(run.about).get("format")
         if found != FORMAT:
             raise UserError(
                 f"{folder} has format {found}, this version of dualstudent reads {FORMAT}"
             )
         return run
 
+    def check_same_data(self, data: PreparedData) -> None:
+        """Refuse other images or labels than the run began with."""
+        if _read_object(self.about).get("data") != data.fingerprint():
+            raise UserError(
+                f"{self.folder}: the images or labels found now are not those the run began with"
+            )
+
     def read_recipe(self) -> Recipe:
         """The recipe as it was when the run began."""
-        try:
-            table = tomllib.loads(self.recipe.read_text("utf-8"))
-        except tomllib.TOMLDecodeError as error:
-            raise UserError(f"{self.recipe}: not valid TOML: {error}") from error
-        return validated(table, str(self.recipe))
+        return load_recipe(self.recipe)
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """What was measured, epoch by epoch."""
-        return [json.loads(line) for line in self.metrics.read_text().splitlines()]
+        try:
+            return [json.loads(line) for line in self.metrics.read_text().splitlines()]
+        except (OSError, ValueError) as error:
+            raise UserError(f"{self.metrics}: cannot be read ({error})") from error
 
     def read_result(self) -> dict[str, Any]:
         """The figures of a finished run."""
@@ -120,8 +124,17 @@ class Run:
                 f"{self.folder} has not finished; "
                 f"continue it with 'dualstudent resume {self.folder}'"
             )
-        result: dict[str, Any] = json.loads(self.result.read_text())
-        return result
+        return _read_object(self.result)
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: cannot be read ({error})") from error
+    if not isinstance(content, dict):
+        raise UserError(f"{path}: cannot be read (it holds no JSON object)")
+    return content
 
 
 def versions() -> dict[str, str]:

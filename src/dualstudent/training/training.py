@@ -34,9 +34,7 @@ class Training:
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
-        self.fabric = Fabric(
-            accelerator=recipe.device.accelerator, devices=1, precision=recipe.device.precision
-        )
+        self.fabric = _fabric(recipe)
         self.data = prepare(recipe.data, recipe.seed)
         self.method = build_method(recipe, self.data)
         device = self.fabric.device
@@ -112,6 +110,16 @@ def build_method(recipe: Recipe, data: PreparedData) -> Method:
     value_range = 1 / min(recipe.normalisation.std)
     method.begin(Task(recipe.schedule.epochs, len(data.labels), classes, shape, value_range))
     return method
+
+
+def _fabric(recipe: Recipe) -> Fabric:
+    accelerator, precision = recipe.device.accelerator, recipe.device.precision
+    try:
+        return Fabric(accelerator=accelerator, devices=1, precision=precision)
+    except RuntimeError as error:
+        raise UserError(
+            f"device.accelerator = {accelerator!r} is not available here; use 'auto' or 'cpu'"
+        ) from error
 
 
 def _check_fit(recipe: Recipe, channels: int, image_size: int) -> None:
