@@ -9,7 +9,6 @@ the methods taking turns in one process; peak memory in a process of its own for
 """
 
 import argparse
-import csv
 import json
 import re
 import subprocess
@@ -17,7 +16,7 @@ import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from statistics import fmean, median, stdev
+from statistics import fmean, median
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -28,6 +27,7 @@ from dualstudent.cli import run_for_people
 from dualstudent.grid import run_grid
 from dualstudent.training.progress import progress_on
 from dualstudent.training.training import Training
+from tables import spread, write_csv, write_table
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "compare"
@@ -84,7 +84,7 @@ def write_errors(runs: dict[str, Run]) -> list[dict[str, Any]]:
         row = {"method": method, "labels": int(labels), "seed": int(seed), "error": result["error"]}
         networks = {name: figures["error"] for name, figures in result["networks"].items()}
         rows.append(row | {"steps": result["steps"], "networks": json.dumps(networks)})
-    _write_csv(RESULTS / "errors.csv", rows)
+    write_csv(RESULTS / "errors.csv", rows)
     return rows
 
 
@@ -107,7 +107,7 @@ def measure_costs(rounds: int = 15) -> list[dict[str, Any]]:
         }
         for method in METHODS
     ]
-    _write_csv(RESULTS / "costs.csv", rows)
+    write_csv(RESULTS / "costs.csv", rows)
     return rows
 
 
@@ -131,18 +131,18 @@ def errors_of(rows: Iterable[dict[str, Any]], method: str, labels: int) -> list[
     return [row["error"] for row in rows if (row["method"], row["labels"]) == (method, labels)]
 
 
-def write_table(errors: list[dict[str, Any]], costs: list[dict[str, Any]]) -> None:
-    columns = " | ".join(f"{labels} labels" for labels in LABELS)
-    lines = [f"| method | {columns} | step time | peak memory |", "|---" * (len(LABELS) + 3) + "|"]
-    for cost in costs:
-        cells = []
-        for labels in LABELS:
-            values = errors_of(errors, cost["method"], labels)
-            cells.append(f"{fmean(values):.2f} ± {stdev(values):.2f}")
-        memory = f"{cost['peak_memory_mib']} MiB"
-        cells += [f"{cost['relative_step_time']:.2f}", memory]
-        lines.append(f"| {cost['method']} | {' | '.join(cells)} |")
-    (RESULTS / "table.md").write_text("\n".join(lines) + "\n")
+def tabulate(errors: list[dict[str, Any]], costs: list[dict[str, Any]]) -> None:
+    columns = ["method", *(f"{n} labels" for n in LABELS), "step time", "peak memory"]
+    rows = [
+        [
+            cost["method"],
+            *(spread(errors_of(errors, cost["method"], labels)) for labels in LABELS),
+            f"{cost['relative_step_time']:.2f}",
+            f"{cost['peak_memory_mib']} MiB",
+        ]
+        for cost in costs
+    ]
+    write_table(RESULTS / "table.md", columns, rows)
 
 
 def draw(errors: list[dict[str, Any]]) -> None:
@@ -164,14 +164,6 @@ def draw(errors: list[dict[str, Any]]) -> None:
     figure.savefig(PICTURE, dpi=110)
 
 
-def _write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("runs/compare"), help="folder of the runs")
@@ -183,9 +175,8 @@ def main() -> None:
     with progress_on(Console(), unit="runs") as progress:
         runs = run_grid(grid(), arguments.out, progress.observer("compare"))
     errors = write_errors(runs)
-    write_table(errors, measure_costs())
+    tabulate(errors, measure_costs())
     draw(errors)
-    print((RESULTS / "table.md").read_text())
 
 
 if __name__ == "__main__":

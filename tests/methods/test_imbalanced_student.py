@@ -31,13 +31,14 @@ def test_the_first_network_is_the_recipes_and_the_second_the_strong_one() -> Non
 
 
 @pytest.mark.parametrize("exported", ["weak", "strong"])
-def test_the_headline_is_the_student_that_is_exported(exported: str) -> None:
+def test_the_headline_is_the_weak_student_whichever_is_exported(exported: str) -> None:
     table = {"strong_network": {"name": "digits-cnn"}, "exported": exported}
     students = [DigitsCNN(), DigitsCNN(width=2)]
     method = ImbalancedStudent(students, ImbalancedStudentSettings.model_validate(table))
     assert list(method.evaluated) == ["weak", "strong"]
     assert list(method.evaluated.values()) == students
-    assert method.headline == [exported]
+    assert method.headline == ["weak"]
+    assert method.exported == exported
 
 
 def test_the_losses_are_those_of_dual_student() -> None:

@@ -24,7 +24,7 @@ class ImbalancedStudentSettings(DualStudentOptions):
     strong_network: AnyNetworkSettings = Field(
         description="of the strong student; the weak one is the network of the recipe"
     )
-    exported: Literal["weak", "strong"] = Field("weak", description="the student that is wanted")
+    exported: Literal["weak", "strong"] = Field("weak", description="the student to take away")
 
     def networks(self, network: NetworkSettings) -> list[NetworkSettings]:
         return [network, self.strong_network]
@@ -55,4 +55,8 @@ class ImbalancedStudent(DualStudent):
 
     @property
     def headline(self) -> list[str]:
-        return [self.settings.exported]
+        return ["weak"]
+
+    @property
+    def exported(self) -> str:
+        return self.settings.exported

@@ -137,6 +137,11 @@ class Method(nn.Module, ABC):
         return list(self.evaluated)
 
     @property
+    def exported(self) -> str:
+        """Name in ``evaluated`` of the one network that is taken away for use."""
+        return self.headline[0]
+
+    @property
     def confidence_threshold(self) -> float:
         """The ξ of Eq. 3 by which predictions are reported as stable."""
         return 0.8

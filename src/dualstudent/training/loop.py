@@ -228,7 +228,9 @@ class _Loop:
             for name, network in training.method.evaluated.items()
             for key, tensor in network.state_dict().items()
         }
-        write_tensors(run.model, weights, {"classes": training.data.source.classes})
-        summary = summarised(run.read_metrics(), training.method.headline, self._seconds)
+        method = training.method
+        notes = {"classes": training.data.source.classes, "exported": method.exported}
+        write_tensors(run.model, weights, notes)
+        summary = summarised(run.read_metrics(), method.headline, self._seconds)
         with replaced_at_once(run.result) as partial:
             partial.write_text(json.dumps(summary, indent=1) + "\n")
