@@ -9,11 +9,10 @@ These methods differ in nothing but 𝒯ₓ, where the target comes from.
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from dualstudent import losses
 from dualstudent.batch import Batch
@@ -88,9 +87,7 @@ class ConsistencyMethod(Method):
     networks say (:meth:`outputs`) and what follows from it (:meth:`terms`).
     """
 
-    def __init__(self, students: Sequence[nn.Module], settings: ConsistencySettings) -> None:
-        self.settings = settings
-        super().__init__(students, settings)
+    settings: ConsistencySettings
 
     @abstractmethod
     def target(self, batch: Batch, prediction: Prediction) -> Tensor:

@@ -9,11 +9,9 @@ The two follow each other on every unlabeled sample, whoever of them is right, a
 as coupled as a student and its teacher. With λ₁ = 0 this is the ℒ_cs of the paper's ablation.
 """
 
-from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import Field
-from torch import nn
 
 from dualstudent import losses
 from dualstudent.batch import Batch
@@ -45,9 +43,6 @@ class CS(PairMethod):
     summary = "two students, plain consistency between them"
     Settings = CSSettings
     settings: CSSettings
-
-    def __init__(self, students: Sequence[nn.Module], settings: CSSettings | None = None) -> None:
-        super().__init__(students, settings or CSSettings())
 
     def student_loss(
         self, student: TwoPasses, other: TwoPasses, batch: Batch, ramp: float

@@ -8,7 +8,6 @@ the students' probabilities and gᵢ(x) the adversarial example of x against stu
     ℒ_dif = H(p₁(x), p₂(g₁(x))) + H(p₂(x), p₁(g₂(x)))             on all x
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -89,13 +88,8 @@ class DeepCoTraining(Method):
 
     summary = "two students that agree, but are not fooled by the same images"
     Settings = DeepCoTrainingSettings
+    settings: DeepCoTrainingSettings
     views = 1
-
-    def __init__(
-        self, students: Sequence[nn.Module], settings: DeepCoTrainingSettings | None = None
-    ) -> None:
-        self.settings = settings or DeepCoTrainingSettings()
-        super().__init__(students, self.settings)
 
     def begin(self, task: Task) -> None:
         limit = task.value_range / 2

@@ -6,11 +6,10 @@ ICCV 2019, section 4.2. For student i, with j the other one (Eq. 7):
     ℒⁱ = ℒⁱ_cls + λ₁ ℒⁱ_con + λ₂ ℒⁱ_sta   (+ the distance of the decoupled heads)
 """
 
-from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from dualstudent import losses, stability
 from dualstudent.batch import Batch
@@ -89,11 +88,6 @@ class DualStudent(PairMethod):
     summary = "two students that teach each other on stable samples"
     Settings: ClassVar[type[DualStudentOptions]] = DualStudentSettings
     settings: DualStudentOptions
-
-    def __init__(
-        self, students: Sequence[nn.Module], settings: DualStudentOptions | None = None
-    ) -> None:
-        super().__init__(students, settings or DualStudentSettings())
 
     def student_loss(
         self, student: TwoPasses, other: TwoPasses, batch: Batch, ramp: float

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from dualstudent.methods.dual_student import DualStudent, DualStudentOptions
 from dualstudent.methods.ema import copy_without_gradient, start_up_decay, update_ema
 from dualstudent.methods.mean_teacher import MeanTeacherOptions
+from dualstudent.methods.method import MethodSettings
 from dualstudent.methods.pair import TwoPasses
 
 
@@ -60,9 +61,9 @@ class DualStudentMeanTeacher(DualStudent):
     settings: DualStudentMeanTeacherSettings
 
     def __init__(
-        self, students: Sequence[nn.Module], settings: DualStudentMeanTeacherSettings | None = None
+        self, students: Sequence[nn.Module], settings: MethodSettings | None = None
     ) -> None:
-        super().__init__(students, settings or DualStudentMeanTeacherSettings())
+        super().__init__(students, settings)
         self.teachers = nn.ModuleList(copy_without_gradient(student) for student in self.students)
 
     def passes(self, number: int, own_view: Tensor, other_view: Tensor) -> TwoPasses:

@@ -42,7 +42,9 @@ class FastSWA(Method):
 
     settings: AverageOptions
 
-    def __init__(self, students: Sequence[nn.Module], settings: AverageOptions) -> None:
+    def __init__(
+        self, students: Sequence[nn.Module], settings: MethodSettings | None = None
+    ) -> None:
         super().__init__(students, settings)
         self.average = AveragedModel(self.students[0]).requires_grad_(False)
 
@@ -91,11 +93,6 @@ class PiFastSWA(FastSWA, PiModel):
     Settings = PiFastSWASettings
     settings: PiFastSWASettings
 
-    def __init__(
-        self, students: Sequence[nn.Module], settings: PiFastSWASettings | None = None
-    ) -> None:
-        super().__init__(students, settings or PiFastSWASettings())
-
 
 class MeanTeacherFastSWASettings(AverageOptions, MeanTeacherOptions):
     """Those of Mean Teacher and those of the average."""
@@ -109,8 +106,3 @@ class MeanTeacherFastSWA(FastSWA, MeanTeacher):
     summary = "Mean Teacher and the mean of late weights"
     Settings = MeanTeacherFastSWASettings
     settings: MeanTeacherFastSWASettings
-
-    def __init__(
-        self, students: Sequence[nn.Module], settings: MeanTeacherFastSWASettings | None = None
-    ) -> None:
-        super().__init__(students, settings or MeanTeacherFastSWASettings())

@@ -6,7 +6,6 @@ different networks. As the strong one is not obeyed but only followed where it i
 stable of the two, knowledge flows in both directions.
 """
 
-from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import Field
@@ -45,9 +44,6 @@ class ImbalancedStudent(DualStudent):
     summary = "Dual Student of a weak and a strong network"
     Settings = ImbalancedStudentSettings
     settings: ImbalancedStudentSettings
-
-    def __init__(self, students: Sequence[nn.Module], settings: ImbalancedStudentSettings) -> None:
-        super().__init__(students, settings)
 
     @property
     def evaluated(self) -> dict[str, nn.Module]:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from dualstudent.batch import Batch
 from dualstudent.methods.consistency import ConsistencyMethod, ConsistencySettings
 from dualstudent.methods.ema import copy_without_gradient, start_up_decay, update_ema
+from dualstudent.methods.method import MethodSettings
 from dualstudent.prediction import Prediction
 
 
@@ -54,9 +55,9 @@ class MeanTeacher(ConsistencyMethod):
     settings: MeanTeacherOptions
 
     def __init__(
-        self, students: Sequence[nn.Module], settings: MeanTeacherOptions | None = None
+        self, students: Sequence[nn.Module], settings: MethodSettings | None = None
     ) -> None:
-        super().__init__(students, settings or MeanTeacherSettings())
+        super().__init__(students, settings)
         self.teacher = copy_without_gradient(self.students[0])
 
     @torch.no_grad()

@@ -76,16 +76,20 @@ class Method(nn.Module, ABC):
     Args:
         students: as many networks as ``settings.student_count``; each maps a batch of images
             to a :class:`~dualstudent.prediction.Prediction`.
-        settings: an instance of the method's ``Settings``.
+        settings: an instance of the method's ``Settings``; default: its defaults.
     """
 
+    settings: MethodSettings
     Settings: ClassVar[type[MethodSettings]]
     summary: ClassVar[str]
     learns_from_unlabeled: ClassVar[bool] = True
     views: ClassVar[int] = 2
 
-    def __init__(self, students: Sequence[nn.Module], settings: MethodSettings) -> None:
+    def __init__(
+        self, students: Sequence[nn.Module], settings: MethodSettings | None = None
+    ) -> None:
         super().__init__()
+        self.settings = settings = settings or self.Settings()  # type: ignore[call-arg]
         if len(students) != settings.student_count:
             raise ValueError(
                 f"{settings.name} trains {settings.student_count} student(s), got {len(students)}"

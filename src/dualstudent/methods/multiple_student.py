@@ -5,12 +5,10 @@ ICCV 2019, section 4.3. Of 2n students, each step makes n pairs, and each pair l
 Student does (Eq. 7). All of them see the same two views of the same samples.
 """
 
-from collections.abc import Sequence
 from typing import Literal
 
 import torch
 from pydantic import Field
-from torch import nn
 
 from dualstudent.batch import Batch
 from dualstudent.methods.dual_student import DualStudent, DualStudentOptions
@@ -45,11 +43,6 @@ class MultipleStudent(DualStudent):
     summary = "2n students, paired at random anew in every step"
     Settings = MultipleStudentSettings
     settings: MultipleStudentSettings
-
-    def __init__(
-        self, students: Sequence[nn.Module], settings: MultipleStudentSettings | None = None
-    ) -> None:
-        super().__init__(students, settings or MultipleStudentSettings())
 
     def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:
         of_student: dict[int, StudentLoss] = {}

@@ -6,13 +6,12 @@ at the other's view, without gradient. All passes are made before anything is up
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from dualstudent import stability
 from dualstudent.batch import Batch
@@ -72,9 +71,7 @@ class PairMethod(Method):
     step, once for each view.
     """
 
-    def __init__(self, students: Sequence[nn.Module], settings: PairOptions) -> None:
-        self.settings = settings
-        super().__init__(students, settings)
+    settings: PairOptions
 
     @abstractmethod
     def student_loss(

@@ -6,14 +6,13 @@ Student, with x₁ and x₂ the two views of x and f the same network under fres
     ℛ(f(θ, x₁), 𝒯ₓ),  𝒯ₓ = f(θ, x₂)
 """
 
-from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
-from torch import Tensor, nn
+from torch import Tensor
 
 from dualstudent.batch import Batch
 from dualstudent.losses import Distance, squared_distance
@@ -69,9 +68,6 @@ class PiModel(ConsistencyMethod):
     summary = "Π Model: equal answers for two views"
     Settings: ClassVar[type[PiOptions]] = PiModelSettings
     settings: PiOptions
-
-    def __init__(self, students: Sequence[nn.Module], settings: PiOptions | None = None) -> None:
-        super().__init__(students, settings or PiModelSettings())
 
     def target(self, batch: Batch, prediction: Prediction) -> Tensor:
         both = self.settings.gradient_through == "both"

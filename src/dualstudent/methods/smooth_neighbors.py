@@ -10,12 +10,11 @@ target. The original draws random pairs of a batch; here all its pairs are taken
 what the original's mean estimates.
 """
 
-from collections.abc import Sequence
 from typing import Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from dualstudent import losses
 from dualstudent.batch import Batch
@@ -72,11 +71,6 @@ class PiSmoothNeighbors(SmoothNeighbors, PiModel):
     Settings = PiSmoothNeighborsSettings
     settings: PiSmoothNeighborsSettings
 
-    def __init__(
-        self, students: Sequence[nn.Module], settings: PiSmoothNeighborsSettings | None = None
-    ) -> None:
-        super().__init__(students, settings or PiSmoothNeighborsSettings())
-
 
 class TemporalSmoothNeighborsSettings(NeighborOptions, TemporalOptions):
     """Those of Temporal Ensembling and those of the neighbours."""
@@ -90,8 +84,3 @@ class TemporalSmoothNeighbors(SmoothNeighbors, TemporalEnsembling):
     summary = "Temporal Ensembling with Smooth Neighbors on the features"
     Settings = TemporalSmoothNeighborsSettings
     settings: TemporalSmoothNeighborsSettings
-
-    def __init__(
-        self, students: Sequence[nn.Module], settings: TemporalSmoothNeighborsSettings | None = None
-    ) -> None:
-        super().__init__(students, settings or TemporalSmoothNeighborsSettings())

@@ -1,10 +1,8 @@
 """Supervised: the baseline that learns from labeled samples only."""
 
-from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import Field
-from torch import nn
 
 from dualstudent.batch import Batch
 from dualstudent.losses import classification
@@ -25,14 +23,9 @@ class Supervised(Method):
 
     summary = "labeled samples only"
     Settings = SupervisedSettings
+    settings: SupervisedSettings
     learns_from_unlabeled = False
     views = 1
-
-    def __init__(
-        self, students: Sequence[nn.Module], settings: SupervisedSettings | None = None
-    ) -> None:
-        self.settings = settings or SupervisedSettings()
-        super().__init__(students, self.settings)
 
     def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:
         prediction = self.students[0](batch.view1)

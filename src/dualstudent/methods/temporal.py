@@ -8,12 +8,12 @@ which the student answered p for sample x, for the t-th such epoch of x:
 The division makes up for the start from 0.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from dualstudent.batch import Batch
 from dualstudent.methods.consistency import ConsistencyMethod, ConsistencySettings
@@ -74,11 +74,6 @@ class TemporalEnsembling(ConsistencyMethod):
     weight: Tensor
     latest: Tensor
     answered: Tensor
-
-    def __init__(
-        self, students: Sequence[nn.Module], settings: TemporalOptions | None = None
-    ) -> None:
-        super().__init__(students, settings or TemporalEnsemblingSettings())
 
     def begin(self, task: Task) -> None:
         shape = (task.samples, task.classes)

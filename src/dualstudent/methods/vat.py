@@ -7,11 +7,9 @@ semi-supervised learning, TPAMI 2018. With p the student's probabilities:
 """
 
 import math
-from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import Field
-from torch import nn
 
 from dualstudent import losses
 from dualstudent.adversarial import statistics_kept, virtual_adversarial
@@ -63,11 +61,8 @@ class VAT(Method):
 
     summary = "virtual adversarial training, optionally with entropy minimisation"
     Settings = VATSettings
+    settings: VATSettings
     views = 1
-
-    def __init__(self, students: Sequence[nn.Module], settings: VATSettings | None = None) -> None:
-        self.settings = settings or VATSettings()
-        super().__init__(students, self.settings)
 
     def begin(self, task: Task) -> None:
         limit = 0.5 * task.value_range * math.sqrt(math.prod(task.image_shape))
