@@ -53,6 +53,7 @@ from .methods import TemporalSmoothNeighborsSettings as TemporalSmoothNeighborsS
 from .methods import VATSettings as VATSettings
 from .networks import CNN13 as CNN13
 from .networks import DigitsCNN as DigitsCNN
+from .networks import ResNeXt50 as ResNeXt50
 from .networks import ShakeShake26 as ShakeShake26
 from .prediction import Prediction as Prediction
 from .recipes import Recipe as Recipe

@@ -4,14 +4,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, get_args
 
+from dualstudent.data.cifar import load_cifar10, load_cifar100
 from dualstudent.data.embedded import load_digits_8x8, load_mnist_5k
 from dualstudent.data.images import Images
 from dualstudent.data.mnist import load_mnist
+from dualstudent.data.svhn import load_svhn, load_svhn_extra
 from dualstudent.data.usps import load_usps
 
-DataSetName = Literal["mnist", "usps", "mnist-5k", "digits-8x8"]
+DataSetName = Literal[
+    "cifar10", "cifar100", "svhn", "svhn-extra", "mnist", "usps", "mnist-5k", "digits-8x8"
+]
 
 _LOADERS: dict[str, Callable[[str, Path], Images]] = {
+    "cifar10": load_cifar10,
+    "cifar100": load_cifar100,
+    "svhn": load_svhn,
+    "svhn-extra": load_svhn_extra,
     "mnist": load_mnist,
     "usps": load_usps,
     "mnist-5k": load_mnist_5k,

@@ -36,7 +36,7 @@ def data_folder(setting: Path | None = None) -> Path:
 def fetch(file: PublishedFile, folder: Path) -> Path:
     """The file in ``folder``, downloaded and verified if it is not there yet."""
     path = folder / file.name
-    if path.is_file():
+    if is_there(path):
         return path
     pooch.get_logger().setLevel("WARNING")
     try:
@@ -60,11 +60,27 @@ def fetch(file: PublishedFile, folder: Path) -> Path:
     return path
 
 
+def is_there(path: Path) -> bool:
+    """Whether a file or folder exists; refused where the user may not even look."""
+    try:
+        path.stat()
+    except PermissionError as error:
+        raise UserError(
+            f"cannot look for {path}: {error.strerror or error}; choose another data folder"
+        ) from error
+    except OSError:
+        return False
+    return True
+
+
 def warn_if_unknown(
-    data_set: str, paths: list[tuple[Path, PublishedFile]], found: int, expected: int
+    data_set: str, paths: list[tuple[Path, PublishedFile | None]], found: int, expected: int
 ) -> None:
-    """One warning for a data set whose files are well formed but not the published ones."""
-    changed = [path.name for path, file in paths if _md5(path) != file.md5]
+    """One warning for a data set whose files are well formed but not the published ones.
+
+    A path without a published file has no known checksum: only the count can tell.
+    """
+    changed = [path.name for path, file in paths if file is not None and _md5(path) != file.md5]
     if changed or found != expected:
         warnings.warn(
             f"{data_set}: {', '.join(changed) or 'the data'} in {paths[0][0].parent} "

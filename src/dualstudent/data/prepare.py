@@ -16,8 +16,8 @@ from dualstudent.data.splits import choose_labeled, read_manifest
 from dualstudent.errors import UserError
 from dualstudent.settings import Settings
 
-# The embedded digits are MNIST training images: one of the two would test what the other trains.
-_SHARE_IMAGES = ({"mnist", "mnist-5k"},)
+# One of each two would test, or adapt to, what the other trains with.
+_SHARE_IMAGES = ({"mnist", "mnist-5k"}, {"svhn", "svhn-extra"})
 
 
 class DataSettings(Settings):

@@ -2,6 +2,7 @@
 
 from dualstudent.networks.cnn13 import CNN13
 from dualstudent.networks.digits_cnn import DigitsCNN
+from dualstudent.networks.resnext import ResNeXt50
 from dualstudent.networks.shake_shake import ShakeShake26
 
-__all__ = ["CNN13", "DigitsCNN", "ShakeShake26"]
+__all__ = ["CNN13", "DigitsCNN", "ResNeXt50", "ShakeShake26"]

@@ -1,4 +1,4 @@
-"""The block that the convolutional networks of the paper are made of."""
+"""Convolutions: the block of the paper's own networks, and how residual ones begin."""
 
 from torch import nn
 
@@ -15,3 +15,11 @@ def convolution(
         nn.BatchNorm2d(outputs),
         nn.LeakyReLU(0.1, inplace=True),
     )
+
+
+def he_initialised(trunk: nn.Sequential) -> nn.Sequential:
+    """The trunk with every convolution drawn as He et al. (2015) do, by its outputs."""
+    for layer in trunk.modules():
+        if isinstance(layer, nn.Conv2d):
+            nn.init.kaiming_normal_(layer.weight, mode="fan_out")
+    return trunk

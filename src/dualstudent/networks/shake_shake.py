@@ -14,6 +14,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from dualstudent.networks.convolution import he_initialised
 from dualstudent.networks.heads import DecoupledHeads
 from dualstudent.networks.network import Network, NetworkSettings
 
@@ -53,10 +54,9 @@ class ShakeShake26(Network):
             *_stage(2 * width, 4 * width, stride=2),
             nn.ReLU(),
         )
-        for layer in trunk.modules():
-            if isinstance(layer, nn.Conv2d):
-                nn.init.kaiming_normal_(layer.weight, mode="fan_out")
-        super().__init__(trunk, DecoupledHeads(4 * width, classes, weight_norm=False))
+        super().__init__(
+            he_initialised(trunk), DecoupledHeads(4 * width, classes, weight_norm=False)
+        )
 
 
 def shake(left: Tensor, right: Tensor, gate: Tensor, gradient_gate: Tensor) -> Tensor:

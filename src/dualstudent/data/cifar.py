@@ -1,0 +1,159 @@
+"""CIFAR-10 and CIFAR-100 in their published binary version (Krizhevsky, 2009)."""
+
+import gzip
+import math
+import tarfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from dualstudent.data.files import PublishedFile, fetch, is_there, warn_if_unknown
+from dualstudent.data.images import Images
+from dualstudent.errors import UserError
+
+_ADDRESS = "https://www.cs.toronto.edu/~kriz/"
+_PUBLISHED = {"train": 50_000, "test": 10_000}
+_SHAPE = (3, 32, 32)  # a plane each of red, green and blue
+
+
+@dataclass(frozen=True)
+class _Cifar:
+    name: str
+    folder: str  # of the files, extracted and in the archive
+    archive: PublishedFile
+    parts: dict[str, tuple[str, ...]]
+    class_names: str
+    labels: tuple[int, ...]  # classes that each label byte of a record tells apart; we use the last
+
+
+_CIFAR10 = _Cifar(
+    name="cifar10",
+    folder="cifar-10-batches-bin",
+    archive=PublishedFile("cifar-10-binary.tar.gz", _ADDRESS, "c32a1d4ab5d03f1284b67883e8d87530"),
+    parts={
+        "train": tuple(f"data_batch_{number}.bin" for number in range(1, 6)),
+        "test": ("test_batch.bin",),
+    },
+    class_names="batches.meta.txt",
+    labels=(10,),
+)
+_CIFAR100 = _Cifar(
+    name="cifar100",
+    folder="cifar-100-binary",
+    archive=PublishedFile("cifar-100-binary.tar.gz", _ADDRESS, "03b5dce01913d631647c71ecec9e9cb8"),
+    parts={"train": ("train.bin",), "test": ("test.bin",)},
+    class_names="fine_label_names.txt",
+    labels=(20, 100),
+)
+
+
+def load_cifar10(part: str, folder: Path) -> Images:
+    """50,000 training or 10,000 test images of 32 × 32 colour pixels, in 10 classes.
+
+    Args:
+        part: ``"train"`` or ``"test"``.
+        folder: the data folder; its ``cifar10`` sub-folder is searched for the extracted files
+            in ``cifar-10-batches-bin``, then for the archive.
+    """
+    return _load(_CIFAR10, part, folder)
+
+
+def load_cifar100(part: str, folder: Path) -> Images:
+    """50,000 training or 10,000 test images of 32 × 32 colour pixels, in 100 fine classes.
+
+    Args:
+        part: ``"train"`` or ``"test"``.
+        folder: the data folder; its ``cifar100`` sub-folder is searched for the extracted files
+            in ``cifar-100-binary``, then for the archive.
+    """
+    return _load(_CIFAR100, part, folder)
+
+
+def _load(cifar: _Cifar, part: str, folder: Path) -> Images:
+    extracted = folder / cifar.name / cifar.folder
+    names = (*cifar.parts[part], cifar.class_names)
+    known: tuple[Path, PublishedFile | None]
+    if is_there(extracted):
+        origin, known = extracted, (extracted / names[0], None)
+        contents = _read_folder(extracted, names)
+    else:
+        origin = fetch(cifar.archive, folder / cifar.name)
+        known = (origin, cifar.archive)
+        contents = _read_archive(origin, cifar.folder, names)
+    classes = tuple(contents.pop(cifar.class_names).decode(errors="replace").split())
+    if len(classes) != cifar.labels[-1]:
+        raise _refusal(
+            origin / cifar.class_names,
+            f"{len(classes)} class names, {cifar.name} has {cifar.labels[-1]}",
+        )
+    records = [_records(origin / name, contents[name], cifar) for name in cifar.parts[part]]
+    pixels = np.concatenate([batch[:, len(cifar.labels) :] for batch in records])
+    labels = np.concatenate([batch[:, len(cifar.labels) - 1] for batch in records])
+    images = Images(
+        f"{cifar.name} {part}",
+        torch.from_numpy(pixels).reshape(-1, *_SHAPE),
+        torch.from_numpy(labels).long(),
+        classes,
+    )
+    warn_if_unknown(images.name, [known], found=len(images), expected=_PUBLISHED[part])
+    return images
+
+
+def _read_folder(folder: Path, names: tuple[str, ...]) -> dict[str, bytes]:
+    contents = {}
+    for name in names:
+        try:
+            contents[name] = (folder / name).read_bytes()
+        except OSError as error:
+            raise _refusal(folder / name, f"cannot be read ({error.strerror})") from error
+    return contents
+
+
+def _read_archive(archive: Path, inside: str, names: tuple[str, ...]) -> dict[str, bytes]:
+    """The content of the named files in the folder ``inside``; nothing else is looked at."""
+    contents = {}
+    try:
+        with gzip.open(archive) as unpacked, tarfile.open(fileobj=unpacked, mode="r:") as members:
+            for member in members:
+                folder, _, name = member.name.rpartition("/")
+                if folder == inside and name in names and member.isreg():
+                    stream = members.extractfile(member)
+                    assert stream is not None  # a regular file has content
+                    contents[name] = stream.read()
+            while unpacked.read(1 << 20):  # to the end, where the checksum is
+                pass
+    except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
+        raise UserError(
+            f"{archive}: broken or truncated ({error}); delete it to download it again"
+        ) from error
+    for name in names:
+        if name not in contents:
+            raise _refusal(archive / name, f"the archive has no {inside}/{name}")
+    return contents
+
+
+def _records(path: Path, content: bytes, cifar: _Cifar) -> np.ndarray:
+    """(N, label bytes + 3072) uint8, sharing memory with ``content``."""
+    size = len(cifar.labels) + math.prod(_SHAPE)
+    if not content or len(content) % size:
+        raise _refusal(
+            path,
+            f"{len(content):,} bytes are not a whole number of {cifar.name} records of "
+            f"{size:,} bytes",
+        )
+    records = np.frombuffer(content, np.uint8).reshape(-1, size)
+    for column, classes in enumerate(cifar.labels):
+        highest = records[:, column].max()
+        if highest >= classes:
+            raise _refusal(path, f"labels up to {highest}, {cifar.name} has 0 to {classes - 1}")
+    return records
+
+
+def _refusal(path: Path, why: str) -> UserError:
+    origin = path.parent  # the folder, or the archive
+    return UserError(
+        f"{path}: {why}; replace {origin.name} by the published one or delete it to download it"
+    )

@@ -1,0 +1,95 @@
+"""The 50-layer network of the ImageNet experiments (Appendix B).
+
+Xie et al., Aggregated residual transformations for deep neural networks, CVPR 2017:
+a block computes
+
+    y = relu(skip(x) + Σᵢ 𝒯ᵢ(x)),   i = 1 … 32,
+
+where each 𝒯ᵢ goes through d channels of its own, 4 in the first stage and twice as many in each
+further one. The sum is one convolution in 32 groups between two that mix all channels.
+"""
+
+from typing import Literal
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from dualstudent.networks.convolution import he_initialised
+from dualstudent.networks.heads import DecoupledHeads
+from dualstudent.networks.network import Network, NetworkSettings
+
+
+class ResNeXt50Settings(NetworkSettings):
+    """Nothing but the name can be set of ResNeXt-50 32×4d."""
+
+    name: Literal["resnext50"] = "resnext50"
+
+
+class ResNeXt50(Network):
+    """ResNeXt-50 32×4d with decoupled heads; any image of 32 pixels or more a side.
+
+    A 7×7 convolution and a pooling, then four stages of 3, 4, 6 and 3 blocks with 256 to 2048
+    channels, the last three at half the size of the one before. 27,077,904 parameters for RGB
+    images and 1000 classes, 25,028,904 without the second head. There is no weight normalisation
+    here.
+
+    The initial state is that of the published Mean Teacher program for ImageNet: every scale of a
+    batch norm is 1, also the last one of a block. Where others start it at 0 (Goyal et al., 2017),
+    the rest of the block gets no gradient in the first step.
+
+    Args:
+        channels: of the images.
+        classes: C.
+
+    Example:
+        >>> import torch
+        >>> ResNeXt50(classes=10)(torch.rand(2, 3, 32, 32)).features.shape
+        torch.Size([2, 2048])
+    """
+
+    Settings = ResNeXt50Settings
+    smallest_image = 32
+
+    def __init__(self, channels: int = 3, classes: int = 1000) -> None:
+        trunk = nn.Sequential(
+            *_convolution(channels, 64, kernel=7, stride=2),
+            nn.ReLU(inplace=True),
+            nn.MaxPool2d(3, stride=2, padding=1),
+            *_stage(64, 256, blocks=3, stride=1),
+            *_stage(256, 512, blocks=4, stride=2),
+            *_stage(512, 1024, blocks=6, stride=2),
+            *_stage(1024, 2048, blocks=3, stride=2),
+        )
+        super().__init__(he_initialised(trunk), DecoupledHeads(2048, classes, weight_norm=False))
+
+
+class _Block(nn.Module):
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        inside = outputs // 2
+        self.branches = nn.Sequential(
+            *_convolution(inputs, inside),
+            nn.ReLU(inplace=True),
+            *_convolution(inside, inside, kernel=3, stride=stride, groups=32),
+            nn.ReLU(inplace=True),
+            *_convolution(inside, outputs),
+        )
+        self.skip = nn.Sequential(
+            *(_convolution(inputs, outputs, stride=stride) if inputs != outputs else ())
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(self.skip(x) + self.branches(x), inplace=True)
+
+
+def _stage(inputs: int, outputs: int, blocks: int, stride: int) -> list[_Block]:
+    further = (_Block(outputs, outputs, stride=1) for _ in range(blocks - 1))
+    return [_Block(inputs, outputs, stride), *further]
+
+
+def _convolution(
+    inputs: int, outputs: int, kernel: int = 1, stride: int = 1, groups: int = 1
+) -> tuple[nn.Conv2d, nn.BatchNorm2d]:
+    padding = kernel // 2
+    layer = nn.Conv2d(inputs, outputs, kernel, stride, padding, groups=groups, bias=False)
+    return layer, nn.BatchNorm2d(outputs)
