@@ -15,6 +15,11 @@ def write_csv(path: Path, rows: Sequence[dict[str, Any]]) -> None:
         writer.writerows(rows)
 
 
+def read_csv(path: Path) -> list[dict[str, Any]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
 def write_table(path: Path, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A Markdown table, also printed."""
     lines = [columns, ["---"] * len(columns), *rows]

@@ -76,7 +76,7 @@ def _rows(trained: Mapping[str, Run]) -> Iterator[tuple[str, dict[str, Any]]]:
     for name, run in trained.items():
         networks = run.read_result()["networks"]
         for network, figures in networks.items():
-            yield (f"{name}, {network}" if len(networks) > 1 else name), figures
+            yield f"{name} {network.removeprefix('student')}".strip(), figures
 
 
 def _times(trained: Mapping[str, Run]) -> dict[str, str]:

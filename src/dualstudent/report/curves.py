@@ -6,6 +6,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 Metrics = Sequence[Mapping[str, Any]]
 
@@ -36,6 +37,7 @@ def draw_curves(runs: Mapping[str, Metrics], path: Path, title: str = "") -> Non
 
 def _finish(axes: Axes, what: str) -> None:
     axes.set_xlabel("epoch")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_title(what, loc="left")
     axes.set_ylim(bottom=0)
     axes.spines[["top", "right"]].set_visible(False)

@@ -13,7 +13,7 @@ from dualstudent.methods import METHODS, Method
 def result_table(
     rows: Mapping[str, Mapping[str, Any]], title: str = "", times: Mapping[str, str] | None = None
 ) -> Table:
-    """One row per network: error, accuracy on all and on stable samples, share of stable ones.
+    """One row per network: test error, accuracy on all and on stable samples, share of those.
 
     Args:
         rows: label → figures of one network, as they stand in a run's result.
@@ -21,8 +21,8 @@ def result_table(
         times: label → how long the training took, for a column of its own.
     """
     table = Table(title=title, title_justify="left")
-    table.add_column("network")
-    columns = ["test error", "accuracy, all", "accuracy, stable", "share stable"]
+    table.add_column("network", no_wrap=True)
+    columns = ["error", "accuracy", "on stable", "share stable"]
     for column in [*columns, "time"] if times else columns:
         table.add_column(column, justify="right")
     for label, figures in rows.items():
