@@ -6,7 +6,8 @@ Real MNIST digits, 50 and 200 labels, 5 seeds, the same splits, network and step
 stopped at any time and continues when called again. Step times are measured after the grid, with
 the methods taking turns in one process; the peak memory of steps in a process of its own for each
 method (Linux). Writes
-`results/compare/` (raw figures and the table) and `docs/images/compare.png`.
+`results/compare/` (raw figures and the table; times and memory are measured only if `costs.csv` is
+not there: delete it to measure anew) and `docs/images/compare.png`.
 """
 
 import argparse

@@ -59,7 +59,7 @@ def demo(
         Path | None, typer.Option(help="Folder for the runs; runs found there are continued.")
     ] = None,
 ) -> None:
-    """See Dual Student learn from unlabeled digits: nothing to download, about two minutes."""
+    """See Dual Student learn from unlabeled digits: nothing to download, 90 seconds."""
     from dualstudent.demo import run_demo
 
     run_demo(out or _free_folder(Path("runs/demo")), seeds, console)

@@ -37,7 +37,7 @@ class DataSettings(Settings):
         None, description="pixels a side; default: as the source has them"
     )
     folder: Path | None = Field(
-        None, strict=False, description="data folder; default: $DUALSTUDENT_DATA"
+        None, strict=False, description="data folder; default: $DUALSTUDENT_DATA, else a cache"
     )
 
     @field_validator("split", "folder")

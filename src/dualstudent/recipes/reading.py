@@ -64,8 +64,8 @@ def recipe_source(name_or_path: str) -> str:
     if path.suffix == ".toml" or path.exists():
         return _text(path)
     raise UserError(
-        f"there is no recipe {name_or_path!r}{_nearest(name_or_path, recipe_names())}; "
-        "'dualstudent recipes' lists them, a file ends in .toml"
+        f"there is no recipe {name_or_path!r}{_nearest(name_or_path, recipe_names())} "
+        "('dualstudent recipes' lists them, a file ends in .toml)"
     )
 
 

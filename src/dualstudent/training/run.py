@@ -13,7 +13,7 @@ from dualstudent.errors import UserError
 from dualstudent.recipes.reading import load_recipe, to_toml
 from dualstudent.recipes.schema import Recipe
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -90,6 +90,8 @@ class Run:
     def open(cls, folder: Path) -> "Run":
         """An existing run of this version's format."""
         run = cls(folder)
+        if not folder.exists():
+            raise UserError(f"{folder} does not exist")
         if not run.about.is_file() or not run.recipe.is_file():
             raise UserError(f"{folder} is not a run: it has no run.json and recipe.toml")
         found = _read_object(run.about).get("format")
