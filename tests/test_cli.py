@@ -60,8 +60,8 @@ def test_train_then_evaluate_show_the_same_figures(tmp_path: Path) -> None:
         (("train", "demo", "--set", "data.lables=20"), "did you mean 'data.labels'"),
         (("train", "demo", "--set", "data.labels=55"), "use a multiple of 10"),
         (("train", "demo", "--set", "data.folder=../data", "--set", "data.target=usps"), "usps"),
-        (("resume", "nowhere"), "is not a run"),
-        (("evaluate", "nowhere"), "is not a run"),
+        (("resume", "nowhere"), "nowhere does not exist"),
+        (("evaluate", "nowhere"), "nowhere does not exist"),
         (("recipes", "show", "dmo"), "did you mean 'demo'"),
     ],
 )
