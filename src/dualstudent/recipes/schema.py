@@ -10,6 +10,7 @@ from dualstudent.data.prepare import DataSettings
 from dualstudent.methods import AnyMethodSettings
 from dualstudent.networks.build import AnyNetworkSettings
 from dualstudent.settings import Settings
+from dualstudent.training.evaluation import EvaluationSettings
 from dualstudent.training.schedules import ScheduleSettings
 
 
@@ -47,4 +48,5 @@ class Recipe(Settings):
     batch: BatchSettings
     optimizer: OptimizerSettings
     schedule: ScheduleSettings
+    evaluation: EvaluationSettings = EvaluationSettings()
     device: DeviceSettings = DeviceSettings()
