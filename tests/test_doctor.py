@@ -158,8 +158,8 @@ def test_losses_without_gradient_are_found(monkeypatch: pytest.MonkeyPatch) -> N
 
 class NeverGoesBackward(Training):
     def take_step(self, step: int) -> list[StudentLoss]:
-        found: list[StudentLoss] = self._wrapped(self._batches.at(step), self.schedule.ramp(step))
-        return found
+        terms = self._wrapped(self._batches.at(step), self.schedule.ramp(step))
+        return [StudentLoss(each) for each in terms]
 
 
 class DoesNothing(Training):
@@ -211,8 +211,9 @@ def test_an_evaluation_that_leaves_networks_in_evaluation_mode_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     @contextmanager
-    def without_way_back(network: nn.Module) -> Iterator[None]:
-        network.eval()
+    def without_way_back(*networks: nn.Module) -> Iterator[None]:
+        for network in networks:
+            network.eval()
         with torch.inference_mode():
             yield
 

@@ -1,7 +1,10 @@
 """The batch of every step: which samples, and two views of each."""
 
+from dataclasses import dataclass
+
 import torch
 from pydantic import Field
+from torch import Tensor
 
 from dualstudent.batch import Batch
 from dualstudent.data.prepare import PreparedData
@@ -18,6 +21,26 @@ class BatchSettings(Settings):
     labeled: int = Field(gt=0, description="how many of them have a label")
 
 
+@dataclass(frozen=True)
+class Share:
+    """The part of every batch that one of several processes works on.
+
+    Attributes:
+        number: of the process, counted from 0.
+        count: of processes.
+    """
+
+    number: int = 0
+    count: int = 1
+
+    def of(self, positions: Tensor) -> Tensor:
+        """Every ``count``-th position, beginning with ``number``."""
+        return positions[self.number :: self.count]
+
+
+_WHOLE = Share()
+
+
 class Batches:
     """Batches as a function of (seed, step).
 
@@ -29,6 +52,7 @@ class Batches:
         with_unlabeled: false for methods that learn from labels only; their batch is as large
             and their epoch as long as those of the others.
         device: where batches are made.
+        share: the part of every batch that is made here.
     """
 
     def __init__(
@@ -39,7 +63,10 @@ class Batches:
         views: int = 2,
         with_unlabeled: bool = True,
         device: torch.device | str = "cpu",
+        share: Share = _WHOLE,
     ) -> None:
+        _check_shares(settings, share)
+        self._share = share
         self._samples, self._labels = data.train.to(device), data.labels.to(device)
         self._seed, self._views, self._device = seed, views, device
         self.steps_per_epoch = _steps_per_epoch(data, settings)
@@ -54,18 +81,28 @@ class Batches:
                 Stream(data.labeled, settings.labeled, seed, "labeled"),
             ]
             teaches = [True] * rest + [False] * settings.labeled
-        self._unlabeled = torch.tensor(teaches, device=device)
+        # Strided like the positions: each stream's part is a multiple of the shares.
+        self._unlabeled = share.of(torch.tensor(teaches, device=device))
 
     def at(self, step: int) -> Batch:
         """The batch of step ``step``, counted from 0 over all epochs; the unlabeled come first."""
-        positions = torch.cat([stream.batch(step) for stream in self._streams])
+        positions = torch.cat([self._share.of(stream.batch(step)) for stream in self._streams])
         positions = positions.to(self._device, non_blocking=True)
+        process = [self._share.number] if self._share.number else []
         draws = [
-            generator_for(self._seed, "view", step, number, device=self._device)
+            generator_for(self._seed, "view", step, number, *process, device=self._device)
             for number in range(self._views)
         ]
         views = self._samples.views(positions, draws)
         return Batch(views[0], views[-1], self._labels[positions], self._unlabeled, positions)
+
+
+def _check_shares(settings: BatchSettings, share: Share) -> None:
+    if settings.size % share.count or settings.labeled % share.count:
+        raise UserError(
+            f"batch.size = {settings.size} and batch.labeled = {settings.labeled} must be "
+            f"multiples of device.processes = {share.count}"
+        )
 
 
 def _steps_per_epoch(data: PreparedData, settings: BatchSettings) -> int:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from dualstudent.batch import Batch
 from dualstudent.doctor.anatomy import Part
 from dualstudent.doctor.diagnosis import Reach
-from dualstudent.methods import Method, StudentLoss
+from dualstudent.methods import Method
 
 
 class NothingToLearn(Exception):
@@ -77,14 +77,14 @@ class Watch:
         self.batches = [*self.batches, batch][-self._remembered :]
         return batch, 1.0
 
-    def _after(self, _: nn.Module, __: Any, losses: list[StudentLoss]) -> None:
+    def _after(self, _: nn.Module, __: Any, losses: list[dict[str, Tensor]]) -> None:
         self.steps += 1
         self.stale |= any(p.grad is not None and bool(p.grad.any()) for p in self._parameters)
-        for student, loss in zip(self._students, losses, strict=True):
-            for term, value in loss.terms.items():
+        for student, terms in zip(self._students, losses, strict=True):
+            for term, value in terms.items():
                 if (student, term) not in self._arrived:
                     self._look_at(student, term, value)
-        if not any(term.requires_grad for loss in losses for term in loss.terms.values()):
+        if not any(value.requires_grad for terms in losses for value in terms.values()):
             raise NothingToLearn
 
     def _look_at(self, student: str, term: str, value: Tensor) -> None:

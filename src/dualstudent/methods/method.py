@@ -84,6 +84,7 @@ class Method(nn.Module, ABC):
     summary: ClassVar[str]
     learns_from_unlabeled: ClassVar[bool] = True
     views: ClassVar[int] = 2
+    remembers_samples: ClassVar[bool] = False
 
     def __init__(
         self, students: Sequence[nn.Module], settings: MethodSettings | None = None
@@ -106,9 +107,12 @@ class Method(nn.Module, ABC):
             ramp: in [0, 1], how much the terms without labels count this early in training.
         """
 
-    def forward(self, batch: Batch, ramp: float) -> list[StudentLoss]:
-        """The same as :meth:`losses`, so that Fabric and DDP can wrap a method as one module."""
-        return self.losses(batch, ramp)
+    def forward(self, batch: Batch, ramp: float) -> list[dict[str, Tensor]]:
+        """The terms of :meth:`losses`, so that Fabric and DDP can wrap a method as one module.
+
+        In plain containers: DDP would not find the tensors in others, and average no gradient.
+        """
+        return [loss.terms for loss in self.losses(batch, ramp)]
 
     def begin(self, task: Task) -> None:
         """Called once, before anything is trained or written; your own loop calls it too.

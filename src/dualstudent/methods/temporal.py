@@ -69,6 +69,7 @@ class TemporalEnsembling(ConsistencyMethod):
     summary = "Temporal Ensembling: follows an average of its past answers"
     Settings: ClassVar[type[TemporalOptions]] = TemporalEnsemblingSettings
     views = 1
+    remembers_samples = True
     settings: TemporalOptions
     average: Tensor
     weight: Tensor

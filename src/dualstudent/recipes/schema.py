@@ -26,6 +26,9 @@ class DeviceSettings(Settings):
     """Where and how precisely to compute."""
 
     accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    processes: int = Field(
+        1, gt=0, description="how many share each batch, one device each; gradients are averaged"
+    )
     precision: Literal["32-true", "bf16-mixed"] = "32-true"
 
 

@@ -22,6 +22,7 @@ from dualstudent.training.checkpoint import (
     save_checkpoint,
     write_tensors,
 )
+from dualstudent.training.processes import followers, gathered, largest
 from dualstudent.training.result import summarised
 from dualstudent.training.run import Run
 from dualstudent.training.training import Training
@@ -61,9 +62,10 @@ def train(recipe: Recipe, folder: Path | str, observer: Observer | None = None) 
     """
     folder = Path(folder)
     Run.check_is_free(folder)
-    training = Training(recipe)
-    run = Run.create(folder, recipe, training.data)
-    _Loop(training, run, observer).run_to_end()
+    with followers(recipe, folder):
+        training = Training(recipe)
+        run = Run.create(folder, recipe, training.data)
+        _Loop(training, run, observer).run_to_end()
     return run
 
 
@@ -72,13 +74,21 @@ def resume(folder: Path | str, observer: Observer | None = None) -> Run:
     run = Run.open(Path(folder))
     if run.result.is_file():
         return run
-    training = Training(run.read_recipe())
-    run.check_same_data(training.data)
-    loop = _Loop(training, run, observer)
-    if run.checkpoint.is_file():
+    recipe = run.read_recipe()
+    with followers(recipe, run.folder):
+        training = Training(recipe)
+        run.check_same_data(training.data)
+        loop = _Loop(training, run, observer)
         loop.restore()
-    loop.run_to_end()
+        loop.run_to_end()
     return run
+
+
+def follow(recipe: Recipe, folder: Path) -> None:
+    """Take part, as one of several processes, in the run that another one leads in ``folder``."""
+    loop = _Loop(Training(recipe), Run(folder), None)
+    loop.restore()
+    loop.run_to_end()
 
 
 def train_or_resume(recipe: Recipe, folder: Path | str, observer: Observer | None = None) -> Run:
@@ -97,6 +107,7 @@ class _Loop:
     def __init__(self, training: Training, run: Run, observer: Observer | None) -> None:
         self._training, self._run = training, run
         self._observer = observer or Observer()
+        self._leads = training.fabric.is_global_zero
         self._step = 0
         self._seconds = 0.0
         self._metrics_size = 0
@@ -105,11 +116,15 @@ class _Loop:
         self._last_checkpoint = time.monotonic()
 
     def restore(self) -> None:
+        """Go back to the last checkpoint; stay at the beginning if there is none yet."""
         training = self._training
-        self._sums, position = restore_checkpoint(
+        if not self._run.checkpoint.is_file():
+            return
+        sums, position = restore_checkpoint(
             self._run.checkpoint, training.method, training.optimizers
         )
-        self._sums = self._sums.to(training.fabric.device)
+        own = training.fabric.global_rank
+        self._sums = sums.reshape(training.fabric.world_size, -1)[own].to(training.fabric.device)
         self._step, self._seconds = position["step"], position["seconds"]
         self._metrics_size = position["metrics_size"]
         self._names = [(student, term) for student, term in position["names"]]
@@ -118,7 +133,8 @@ class _Loop:
         training = self._training
         total, epoch_length = training.schedule.total_steps, training.schedule.steps_per_epoch
         with StopRequest() as stop:
-            self._forget_later_metrics()
+            if self._leads:
+                self._forget_later_metrics()
             self._observer.on_start(self._step, total)
             training.method.train()
             while self._step < total:
@@ -131,13 +147,16 @@ class _Loop:
                 self._observer.on_step(self._step)
                 if self._step % _STEPS_BETWEEN_CHECKS == 0:
                     self._check_finite()
-                overdue = time.monotonic() - self._last_checkpoint > _SECONDS_BETWEEN_CHECKPOINTS
-                if overdue or stop.received or self._step == total:
+                waited = time.monotonic() - self._last_checkpoint
+                overdue = waited > _SECONDS_BETWEEN_CHECKPOINTS
+                stopped, due = largest(training.fabric, [stop.received or 0, int(overdue)])
+                if due or stopped or self._step == total:
                     self._save()
-                if stop.received and self._step < total:
+                if stopped and self._step < total:
                     command = shlex.join(["dualstudent", "resume", str(self._run.folder)])
-                    raise Interrupted(stop.received, f"step {self._step}", command)
-        self._finish()
+                    raise Interrupted(stopped, f"step {self._step}", command)
+        if self._leads:
+            self._finish()
 
     def _add(self, losses: list[StudentLoss]) -> None:
         """Sum the terms where they are: nothing is copied to the host in a step."""
@@ -145,12 +164,20 @@ class _Loop:
         self._names = [(i, name) for i, loss in enumerate(losses) for name in loss.terms]
         self._sums = values if self._sums is None else self._sums + values
 
+    def _means(self) -> Tensor:
+        """Of the sums of all processes; they hold equally large shares of every batch."""
+        assert self._sums is not None
+        return gathered(self._training.fabric, self._sums).mean(dim=0)
+
     def _check_finite(self) -> None:
-        if self._sums is None or bool(self._sums.isfinite().all()):
+        if self._sums is None:
+            return
+        means = self._means()
+        if bool(means.isfinite().all()):
             return
         broken = next(
             name
-            for name, value in zip(self._names, self._sums.tolist(), strict=True)
+            for name, value in zip(self._names, means.tolist(), strict=True)
             if not math.isfinite(value)
         )
         kept = f"; {self._run.folder} keeps the last good checkpoint"
@@ -165,15 +192,20 @@ class _Loop:
 
     def _finish_epoch(self) -> None:
         self._check_finite()
+        epoch_length = self._training.schedule.steps_per_epoch
+        self._training.finish_epoch(self._step // epoch_length - 1)
+        means = (self._means() / epoch_length).tolist()
+        self._sums = None
+        if self._leads:
+            self._record(means)
+
+    def _record(self, means: list[float]) -> None:
         training, schedule = self._training, self._training.schedule
-        epoch_length = schedule.steps_per_epoch
-        training.finish_epoch(self._step // epoch_length - 1)
-        means = (self._sums / epoch_length).tolist() if self._sums is not None else []
         terms: list[dict[str, float]] = [{} for _ in training.method.students]
         for (student, name), value in zip(self._names, means, strict=True):
             terms[student][name] = value
         record = {
-            "epoch": self._step // epoch_length,
+            "epoch": self._step // schedule.steps_per_epoch,
             "step": self._step,
             "learning_rate": schedule.learning_rate(self._step - 1),
             "ramp": schedule.ramp(self._step - 1),
@@ -182,7 +214,6 @@ class _Loop:
         with self._run.metrics.open("a") as file:
             file.write(json.dumps(record) + "\n")
             self._metrics_size = file.tell()
-        self._sums = None
         self._observer.on_epoch(record)
 
     def _tested(self) -> dict[str, Any]:
@@ -214,11 +245,16 @@ class _Loop:
                 f"weights are no longer finite at step {self._step}; try a smaller "
                 "optimizer.learning_rate"
             )
+        self._last_checkpoint = time.monotonic()
+        sums = torch.zeros(len(self._names)) if self._sums is None else self._sums
+        sums = gathered(self._training.fabric, sums)
+        if not self._leads:
+            return
         save_checkpoint(
             self._run.checkpoint,
             self._training.method,
             self._training.optimizers,
-            torch.zeros(len(self._names)) if self._sums is None else self._sums,
+            sums,
             {
                 "step": self._step,
                 "seconds": self._seconds,
@@ -226,7 +262,6 @@ class _Loop:
                 "names": self._names,
             },
         )
-        self._last_checkpoint = time.monotonic()
 
     def _finish(self) -> None:
         run, training = self._run, self._training

@@ -1,11 +1,10 @@
 """All that a recipe stands for, ready to take steps."""
 
 import torch
-from lightning_fabric import Fabric
 from torch import nn
 from torch.optim import SGD
 
-from dualstudent.data.batches import Batches
+from dualstudent.data.batches import Batches, Share
 from dualstudent.data.prepare import PreparedData, prepare
 from dualstudent.errors import UserError
 from dualstudent.methods import METHODS, Method, StudentLoss, Task
@@ -13,6 +12,7 @@ from dualstudent.networks.build import build_network
 from dualstudent.randomness import seed_for
 from dualstudent.recipes.schema import Recipe
 from dualstudent.training.evaluation import Evaluator
+from dualstudent.training.processes import build_fabric
 from dualstudent.training.schedules import Schedule
 
 
@@ -34,7 +34,7 @@ class Training:
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
-        self.fabric = _fabric(recipe)
+        self.fabric = build_fabric(recipe.device)
         self.data = prepare(recipe.data, recipe.seed, recipe.augmentation, recipe.normalisation)
         self.method = build_method(recipe, self.data)
         device = self.fabric.device
@@ -45,6 +45,7 @@ class Training:
             self.method.views,
             self.method.learns_from_unlabeled,
             device,
+            Share(self.fabric.global_rank, self.fabric.world_size),
         )
         self.schedule = Schedule(
             recipe.schedule, recipe.optimizer.learning_rate, self._batches.steps_per_epoch
@@ -64,8 +65,10 @@ class Training:
 
     def take_step(self, step: int) -> list[StudentLoss]:
         """Take step ``step``, counted from 0; all it draws is a function of (seed, step)."""
-        torch.manual_seed(seed_for(self.recipe.seed, "step", step))
-        losses: list[StudentLoss] = self._wrapped(self._batches.at(step), self.schedule.ramp(step))
+        rank = self.fabric.global_rank
+        torch.manual_seed(seed_for(self.recipe.seed, "step", step, *([rank] if rank else [])))
+        terms = self._wrapped(self._batches.at(step), self.schedule.ramp(step))
+        losses = [StudentLoss(each) for each in terms]
         self.fabric.backward(torch.stack([loss.total for loss in losses]).sum())
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
@@ -102,22 +105,16 @@ def build_method(recipe: Recipe, data: PreparedData) -> Method:
         build_network(network, channels, classes, image_size, recipe.seed, number)
         for number, network in enumerate(recipe.method.networks(recipe.network))
     ]
-    (kind,) = (method for method in METHODS if method.Settings is type(recipe.method))
-    method = kind(students, recipe.method)
+    method = _kind(recipe)(students, recipe.method)
     shape = (channels, image_size, image_size)
     value_range = 1 / min(recipe.normalisation.std)
     method.begin(Task(recipe.schedule.epochs, len(data.labels), classes, shape, value_range))
     return method
 
 
-def _fabric(recipe: Recipe) -> Fabric:
-    accelerator, precision = recipe.device.accelerator, recipe.device.precision
-    try:
-        return Fabric(accelerator=accelerator, devices=1, precision=precision)
-    except RuntimeError as error:
-        raise UserError(
-            f"device.accelerator = {accelerator!r} is not available here; use 'auto' or 'cpu'"
-        ) from error
+def _kind(recipe: Recipe) -> type[Method]:
+    (kind,) = (method for method in METHODS if method.Settings is type(recipe.method))
+    return kind
 
 
 def _check_fit(recipe: Recipe, channels: int, image_size: int) -> None:
@@ -128,6 +125,11 @@ def _check_fit(recipe: Recipe, channels: int, image_size: int) -> None:
                 f"normalisation.{key} has {len(values)} values, "
                 f"{recipe.data.source} has {channels} channel(s)"
             )
+    if _kind(recipe).remembers_samples and recipe.device.processes > 1:
+        raise UserError(
+            f"method.name = {recipe.method.name!r} remembers what it said of each sample, which "
+            f"device.processes = {recipe.device.processes} would tear apart; use 1"
+        )
     if recipe.augmentation.translate >= image_size:
         raise UserError(
             f"augmentation.translate = {recipe.augmentation.translate} moves images of "

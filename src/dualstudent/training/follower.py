@@ -1,0 +1,26 @@
+"""A process that helps another one to train: ``python -m dualstudent.training.follower FOLDER``.
+
+Started by the leading process, which hands it the recipe. It writes nothing.
+"""
+
+import sys
+import warnings
+from pathlib import Path
+
+from dualstudent.errors import UserError
+from dualstudent.interruption import Interrupted
+from dualstudent.recipes.schema import Recipe
+from dualstudent.training.loop import follow
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")  # the leader says it
+    recipe = Recipe.model_validate_json(sys.stdin.buffer.read())
+    try:
+        follow(recipe, Path(sys.argv[1]))
+    except (UserError, Interrupted):
+        sys.exit(2)  # the leader meets the same and tells it
+
+
+if __name__ == "__main__":
+    main()
