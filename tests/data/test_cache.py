@@ -197,6 +197,13 @@ def test_digests_tell_equal_pixels_whatever_the_file(tmp_path: Path, folder: Pat
     assert len(set(digests)) == 3
 
 
+def test_digests_tell_shapes_apart(tmp_path: Path, folder: Path) -> None:
+    for name, size in (("a", (20, 10)), ("b", (10, 20))):
+        (tmp_path / name).mkdir()
+        Image.new("RGB", size, "red").save(tmp_path / name / "1.png")
+    assert len(set(decoded(tmp_path, folder).digests.tolist())) == 2
+
+
 def test_progress(data: Path, folder: Path) -> None:
     recorder = Recorder()
     decode_once(list_folder(data), 16, folder=folder, progress=recorder)

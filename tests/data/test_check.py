@@ -205,3 +205,13 @@ def test_odd_images(
     finding = only_finding(data, size)
     assert message in finding.message
     assert finding.files == ((path,),)
+
+
+def test_a_test_image_that_looks_like_several_is_one_leak(data: Path) -> None:
+    with Image.open(data / "cat" / "1.png") as image:
+        image.save(data / "unlabeled" / "copy.jpg", quality=95)
+        image.save(data / "test" / "cat" / "leak.jpg", quality=85)
+    leak, pair = checked(data).findings
+    assert "test images that look like a training image: 1" in leak.message
+    assert leak.files == ((data / "test" / "cat" / "leak.jpg", data / "cat" / "1.png"),)
+    assert pair.files == ((data / "cat" / "1.png", data / "unlabeled" / "copy.jpg"),)

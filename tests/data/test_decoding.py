@@ -155,6 +155,12 @@ def test_16_bit_grey_is_divided_by_257() -> None:
         assert np.array_equal(decoded[0], expected)
 
 
+def test_a_dark_16_bit_image_stays_dark() -> None:
+    values = np.arange(4096, dtype=np.uint16).reshape(64, 64) * 10
+    decoded = decode(encoded(Image.fromarray(values), "PNG"))
+    assert np.array_equal(decoded[0], np.rint(values / 257))
+
+
 def test_16_bit_colour_is_divided_by_257() -> None:
     values = np.random.default_rng(0).integers(0, 65536, (8, 8, 3)).astype(">u2")
     rows = b"".join(b"\0" + row.tobytes() for row in values)
@@ -271,6 +277,12 @@ def test_what_is_no_image_is_refused(tmp_path: Path, content: bytes, reason: str
     with pytest.raises(UnreadableImage, match=reason) as refused:
         decode(path)
     assert refused.value.path == path
+
+
+@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
+def test_an_image_too_large_is_refused_where_warnings_are_not_looked_at() -> None:
+    with pytest.raises(UnreadableImage, match="more than 89,478,485 pixels"):
+        decode(png(10_000, 9_000, 8, 0, b""))
 
 
 def test_every_damaged_file_is_refused_or_read_but_never_anything_else(photo: Pixels) -> None:

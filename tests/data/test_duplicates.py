@@ -93,7 +93,9 @@ def test_every_group_is_searched_in_any_order_of_images_and_blocks(
     assert np.array_equal(match, expected)
 
 
-def test_the_most_similar_one_is_named() -> None:
+@pytest.mark.parametrize("block", [1, 2048])
+def test_the_most_similar_one_is_named(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dualstudent.data.duplicates._BLOCK", block)
     image = smooth(0, 1)[0].astype(int)
     noise = np.random.default_rng(0).normal(size=image.shape)
     pixels = np.stack([image, image + 12 * noise, image + 4 * noise, image + 8 * noise])

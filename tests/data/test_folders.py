@@ -171,9 +171,13 @@ def test_a_target_without_classes(tmp_path: Path, source: Path) -> None:
     assert listing.labels == (0, 1, -1, -1)
 
 
-def test_other_classes_in_the_target_are_refused(tmp_path: Path, source: Path) -> None:
-    target = made(tmp_path / "target", "a/1.png", "c/1.png")
-    with pytest.raises(UserError, match=r"has the classes a, c, .* has a, b; adaptation needs"):
+@pytest.mark.parametrize("classes", ["ac", "abc", "a"])
+def test_other_classes_in_the_target_are_refused(
+    tmp_path: Path, source: Path, classes: str
+) -> None:
+    target = made(tmp_path / "target", *(f"{name}/1.png" for name in classes))
+    names = ", ".join(classes)
+    with pytest.raises(UserError, match=rf"has the classes {names}, .* has a, b; adaptation needs"):
         list_domains(source, target)
 
 
