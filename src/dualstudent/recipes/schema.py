@@ -48,3 +48,7 @@ class Recipe(Settings):
     optimizer: OptimizerSettings
     schedule: ScheduleSettings
     device: DeviceSettings = DeviceSettings()
+
+    def defines_same_run_as(self, other: "Recipe") -> bool:
+        """Whether both give the same result; the description does not matter."""
+        return self.model_copy(update={"description": other.description}) == other
