@@ -107,7 +107,7 @@ class CpuBudget(Settings):
 class Experiment(Settings):
     """A table or a figure of the paper, and the runs behind it.
 
-    Settings are applied in this order, later ones win: the recipe, the column, the row and,
+    Settings are applied in this order, later ones win: the recipe, the row, the column and,
     in the cpu budget, those of the budget and those of its row. A method or network of another
     name drops the settings of the one before, as everywhere in recipes.
     """
