@@ -10,12 +10,12 @@ from dualstudent.training.run import Run
 
 
 def draw(experiment: Experiment, runs: Mapping[Cell, list[Run]]) -> dict[str, Figure]:
-    """A picture for each panel that the rows name: ``ablation-left``, ``ablation-right``."""
+    """A picture for each of the two panels that the rows name, in the order of the rows."""
     panels = dict.fromkeys(row.panel for row in experiment.rows)
     figures = {}
-    for panel in panels:
+    for side, panel in zip(("left", "right"), panels, strict=True):
         shown = {cell: runs[cell] for cell in runs if experiment.row(cell.row).panel == panel}
-        figure = draw_accuracy(experiment, shown, f"{experiment.title}, {panel} part")
+        figure = draw_accuracy(experiment, shown, panel[:1].upper() + panel[1:])
         if figure is not None:
-            figures[f"ablation-{panel}"] = figure
+            figures[f"ablation-{side}"] = figure
     return figures

@@ -33,7 +33,7 @@ def draw_accuracy(
         value = curves[cell].last
         paper = _paper_accuracy(experiment, cell)
         if paper is not None:
-            value += f" (paper {paper:.2f})"
+            value += f" (paper ◇ {paper:.2f})"
             _mark_at_the_edge(axes, paper, colour)
         draw_series(axes, curves[cell], literal(f"{cell.row}\n{value}"), colour)
         said.append(f"{cell.row} {value}")
@@ -42,10 +42,10 @@ def draw_accuracy(
     figure.legend(
         loc="outside right upper", frameon=False, title="at the last epoch", alignment="left"
     )
-    figure.suptitle(literal(experiment.title), x=0.01, ha="left")
+    figure.suptitle(literal(title), x=0.01, ha="left")
     figure.set_label(
         f"{title}: test accuracy in % against epochs; the line is the mean over seeds, the band "
-        f"one standard deviation, ◇ the paper's value. At the last epoch: {'; '.join(said)}."
+        f"one standard deviation. At the last epoch: {'; '.join(said)}."
     )
     return figure
 

@@ -15,7 +15,7 @@ from dualstudent.methods import DualStudentSettings
 from dualstudent.report.style import PAGE_WIDTH, against_epochs
 from dualstudent.training.run import Run
 
-PANEL = "correction"
+PANEL = "two classes"
 
 
 @dataclass(frozen=True)
@@ -26,14 +26,16 @@ class _Look:
 
 
 def draw(experiment: Experiment, runs: Mapping[Cell, list[Run]]) -> dict[str, Figure]:
-    """One sample on the left, all of them on the right, of the rows of panel ``correction``."""
-    rows = [runs[cell] for cell in runs if experiment.row(cell.row).panel == PANEL and runs[cell]]
-    pairs = [row for row in rows if _is_dual_student(row[0])]
-    singles = [row for row in rows if not _is_dual_student(row[0])]
-    if not pairs or not singles:
+    """One sample on the left, all of them on the right, of the rows of panel ``two classes``."""
+    cells = [cell for cell in runs if experiment.row(cell.row).panel == PANEL]
+    of_panel = [run for cell in cells for run in runs[cell]]
+    pairs = {_seed(run): run for run in of_panel if _is_dual_student(run)}
+    singles = {_seed(run): run for run in of_panel if not _is_dual_student(run)}
+    both = sorted(pairs.keys() & singles.keys())
+    if not both:
         return {}
-    seeds = [read_tracked(*both) for both in zip(pairs[0], singles[0], strict=True)]
-    looks = _looks(pairs[0][0], singles[0][0])
+    seeds = [read_tracked(pairs[seed], singles[seed]) for seed in both]
+    looks = _looks(pairs[both[0]], singles[both[0]])
     figure = Figure(figsize=(PAGE_WIDTH, 4.4), layout="constrained")
     left, right = figure.subplots(1, 2)
     _draw_example(left, seeds, looks)
@@ -72,6 +74,10 @@ def describe(seeds: Sequence[Tracked]) -> str:
         f"{seeds[0].epochs[0]} ({seeds_said}, {len(seeds[0].wrong_at_first)} samples each): "
         f"{corrected}."
     )
+
+
+def _seed(run: Run) -> int:
+    return run.read_recipe().seed
 
 
 def _is_dual_student(run: Run) -> bool:
