@@ -43,7 +43,7 @@ def run_grid(
     """
     observer = observer or Observer()
     runs = {name: Run(folder / name) for name in recipes}
-    done = {name: 0 for name in recipes}  # epochs
+    done = dict.fromkeys(recipes, 0)  # epochs
     waiting = [name for name in recipes if not runs[name].result.is_file()]
     for name in recipes.keys() - set(waiting):
         if not Run.open(folder / name).read_recipe().defines_same_run_as(recipes[name]):
