@@ -31,6 +31,7 @@ def test_published_sizes_are_those_of_the_data(name: str) -> None:
         load_recipe("demo"),
         load_recipe("digits-adaptation"),
         load_recipe("demo", ["data.labels=all", "batch.labeled=128"]),
+        load_recipe("demo", ['data.classes=["1", "7"]']),
         small_recipe("data.labels=100"),
     ],
     ids=lambda recipe: recipe.data.source,
@@ -86,6 +87,11 @@ def test_a_run_costs_its_steps_and_its_tests(monkeypatch: pytest.MonkeyPatch) ->
     recipe = load_recipe("demo")  # 20 epochs of 3,950 / 96 steps
     expected = 20 * 41 * 128 * 0.5 + 20 * 2 * 1000 * 0.01
     assert stopwatch.seconds(recipe) == pytest.approx(expected)
+    rarely = load_recipe("demo", ["evaluation.every=8"])  # after 8, 16 and 20 epochs
+    assert stopwatch.seconds(rarely) == pytest.approx(expected - 17 * 2 * 1000 * 0.01)
+    two = load_recipe("demo", ['data.classes=["1", "7"]', "data.labels=20"])
+    expected = 20 * ((800 - 20) // 96) * 128 * 0.5 + 20 * 2 * 200 * 0.01
+    assert stopwatch.seconds(two) == pytest.approx(expected)
     stopwatch.seconds(load_recipe("demo", ["data.labels=100", "seed=1"]))
     assert len(measured) == 1  # the same passes
     stopwatch.seconds(load_recipe("demo", ["method.name=cs"]))
