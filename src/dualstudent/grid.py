@@ -55,8 +55,9 @@ def run_grid(
             while waiting and pool.idle:
                 name = waiting.pop(0)
                 pool.begin(name, recipes[name], folder / name)
-            done |= pool.collect(seconds=1)
-            observer.on_step(sum(done.values()))
+            if news := pool.collect(seconds=1):
+                done |= news
+                observer.on_step(sum(done.values()))
             if stop.received:
                 finished = sum(run.result.is_file() for run in runs.values())
                 raise Interrupted(

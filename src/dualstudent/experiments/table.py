@@ -93,8 +93,8 @@ def _notes(plan: Plan, runs: Runs, command: str) -> list[str]:
         f"{name} {version}" for r in results.values() for name, version in r["versions"].items()
     )
     notes = [
-        f"{experiment.place} of the paper, {size}. Measured: mean ± standard deviation over the "
-        f"seeds 0 to {plan.seeds - 1}, at the last epoch, mean over the reported networks.",
+        f"{experiment.place} of the paper, {size}. Measured: {_mean_over(plan.seeds)}, at the "
+        "last epoch, mean over the reported networks.",
         "* best epoch and network by test error, as the paper's authors reported; not honest, "
         "for comparison only.",
         f"{len(results)} runs, {duration(seconds)} in all, one after the other; "
@@ -104,3 +104,9 @@ def _notes(plan: Plan, runs: Runs, command: str) -> list[str]:
     if any(row.paper and any("†" in value for value in row.paper) for row in experiment.rows):
         notes.insert(1, "† published by others, better than by the authors of the method.")
     return notes
+
+
+def _mean_over(seeds: int) -> str:
+    if seeds == 1:
+        return "seed 0"
+    return f"mean ± standard deviation over the seeds 0 to {seeds - 1}"
