@@ -168,6 +168,7 @@ def test_bars_show_paper_and_measured_values_of_each_column(tmp_path: Path) -> N
     rows = [
         {"name": "MT", "paper": ["18.78 ± 0.31 †", "–"]},
         {"name": "DS", "paper": ["15.74", "3.00"]},
+        {"name": "CT", "paper": ["–", "–"]},
     ]
     table = experiment(
         "bars", rows, columns=[{"name": "top-1"}, {"name": "top-5", "measure": "top5_error"}]
@@ -181,6 +182,7 @@ def test_bars_show_paper_and_measured_values_of_each_column(tmp_path: Path) -> N
         Cell("DS", "top-1"): two_seeds(tmp_path / "ds"),
         Cell("MT", "top-5"): [mean_teacher],
         Cell("DS", "top-5"): [],
+        Cell("CT", "top-5"): [mean_teacher],
     }
     figure = only_figure(draw_figures(table, runs), "bars")
     top1, top5 = figure.axes
@@ -194,10 +196,11 @@ def test_bars_show_paper_and_measured_values_of_each_column(tmp_path: Path) -> N
     ]  # hollow, filled
     dots = [list(drawn.get_xdata()) for drawn in top1.lines if drawn.get_marker() == "o"]  # type: ignore[arg-type]
     assert dots == [[12], [20, 30]]
-    assert [cast(Rectangle, patch).get_width() for patch in top5.patches] == [2, 3]
+    assert [cast(Rectangle, patch).get_width() for patch in top5.patches] == [2, 3, 2]
     assert [text.get_text().strip() for text in top5.texts] == ["not run"]
-    assert [tick.get_text() for tick in top1.get_yticklabels()] == ["MT", "DS"]
-    assert "DS 25.00 ± 7.07 (paper: 15.74)" in str(figure.get_label())
+    assert not top1.texts  # what was not to be run is not missing
+    assert [tick.get_text() for tick in top1.get_yticklabels()] == ["MT", "DS", "CT"]
+    assert "for top-1, top-5. The numbers are in the table." in str(figure.get_label())
 
 
 def test_bars_compare_what_a_table_has_more_of(tmp_path: Path) -> None:

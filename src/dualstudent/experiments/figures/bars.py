@@ -9,7 +9,7 @@ from matplotlib.patches import Patch
 
 from dualstudent.experiments.figures.colours import GREY, INK, colour_of
 from dualstudent.experiments.figures.series import deviation
-from dualstudent.experiments.measures import MEASURES, headline, spread
+from dualstudent.experiments.measures import MEASURES, headline
 from dualstudent.experiments.schema import Cell, Experiment, PaperValue
 from dualstudent.report.style import PAGE_WIDTH, light_frame, literal
 from dualstudent.training.run import Run
@@ -29,16 +29,17 @@ def draw(experiment: Experiment, runs: Mapping[Cell, list[Run]]) -> dict[str, Fi
     size = (PAGE_WIDTH, 0.6 + down * (0.8 + 0.5 * bars))
     figure = Figure(figsize=size, layout="constrained")
     places = figure.subplots(down, across, sharey=True, squeeze=False).flatten()
-    said = [
+    for axes, (title, lines) in zip(places, panels.items(), strict=False):
         _draw_panel(axes, experiment, runs, title, lines)
-        for axes, (title, lines) in zip(places, panels.items(), strict=False)
-    ]
     for axes in places[len(panels) :]:
         axes.set_axis_off()
     hollow = Patch(facecolor="none", edgecolor=GREY, linewidth=1.5, label="paper")
     filled = Patch(facecolor=GREY, label="measured, ± standard deviation, one dot a seed")
     figure.legend(handles=[hollow, filled], loc="outside lower left", ncols=2, frameon=False)
-    figure.set_label(f"{experiment.title}. Paper and measured values: {' '.join(said)}")
+    figure.set_label(
+        f"{experiment.title}: paper and measured values as bars, for {', '.join(panels)}. The "
+        "numbers are in the table."
+    )
     return {"bars": figure}
 
 
@@ -62,15 +63,13 @@ def _draw_panel(
     runs: Mapping[Cell, list[Run]],
     title: str,
     lines: Mapping[str, Cell],
-) -> str:
-    """Draw one panel; returns what there is to see."""
+) -> None:
     measure = experiment.measure_of(next(iter(lines.values())))
     light_frame(axes, literal(f"{title}: {MEASURES[measure]}"))
     axes.grid(visible=False, axis="y")
     axes.set_yticks(range(len(lines)), [literal(name) for name in lines])
     axes.set_ylim(len(lines) - 0.4, -0.6)
-    said = []
-    for y, (name, cell) in enumerate(lines.items()):
+    for y, cell in enumerate(lines.values()):
         paper, found = experiment.paper(cell), runs.get(cell, [])
         colour = colour_of(found[0].read_recipe()) if found else GREY
         if paper is not None:
@@ -78,12 +77,9 @@ def _draw_panel(
         if found:
             values = [headline(run, measure) for run in found]
             _draw_measured(axes, y + _HEIGHT / 2, values, colour)
-            said.append(f"{name} {spread(values)} (paper: {paper or 'no value'})")
         elif cell in runs:
             axes.text(0, y + _HEIGHT / 2, " not run", va="center", color=GREY, fontsize=8)
-            said.append(f"{name} not run (paper: {paper or 'no value'})")
     axes.set_xlim(left=0)
-    return f"{title}, {MEASURES[measure]}: {'; '.join(said)}."
 
 
 def _draw_paper(axes: Axes, y: float, paper: PaperValue, colour: str) -> None:
