@@ -13,7 +13,6 @@ import torch
 from torch import nn
 
 from dualstudent import load_recipe
-from dualstudent.data.augment import normalised
 from dualstudent.training.training import Training
 
 ROUNDS = 30
@@ -26,7 +25,8 @@ def main() -> None:
         name: next(iter(training.method.evaluated.values())).eval()
         for name, training in trainings.items()
     }
-    images = normalised(trainings["supervised"].data.test.pixels, load_recipe("demo").normalisation)
+    test = trainings["supervised"].data.test
+    (images,) = test.views(torch.arange(len(test)), [None])
     times: dict[str, list[float]] = {name: [] for name in networks}
     with torch.inference_mode():
         for _ in range(ROUNDS):

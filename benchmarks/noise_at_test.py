@@ -9,7 +9,6 @@ from pathlib import Path
 import torch
 
 from dualstudent import Run
-from dualstudent.data.augment import perturbed
 from dualstudent.randomness import generator_for
 from dualstudent.training.evaluation import evaluation_mode
 from dualstudent.training.model import load_trained
@@ -22,21 +21,18 @@ def main() -> None:
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN")
     for folder in parser.parse_args().runs:
         training = load_trained(Run.open(folder))
-        recipe, test = training.recipe, training.data.test
+        recipe, test, labels = training.recipe, training.data.test, training.data.test_labels
         for name, network in training.method.evaluated.items():
-            for noise in (0.0, recipe.augmentation.noise):
-                augmentation = recipe.augmentation.model_copy(update={"noise": noise})
+            for noisy in (False, True):
                 correct = 0
                 with evaluation_mode(network):
                     for start in range(0, len(test), CHUNK):
                         positions = torch.arange(start, min(start + CHUNK, len(test)))
                         generator = generator_for(recipe.seed, "noise at test", start)
-                        images = perturbed(
-                            test.pixels, positions, augmentation, recipe.normalisation, generator
-                        )
+                        (images,) = test.views(positions, [generator if noisy else None])
                         answers = network(images).class_logits.argmax(dim=1)
-                        correct += int((answers == test.labels[positions]).sum())
-                print(f"{folder.name}, {name}, noise {noise}: {100 * correct / len(test):.2f} %")
+                        correct += int((answers == labels[positions]).sum())
+                print(f"{folder.name}, {name}, noise {noisy}: {100 * correct / len(test):.2f} %")
 
 
 if __name__ == "__main__":

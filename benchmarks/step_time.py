@@ -23,8 +23,7 @@ RECIPE = ("demo", ["batch.size=256", "batch.labeled=32"])
 
 
 def bare_passes(training: Training) -> Callable[[], None]:
-    pixels = training.data.pixels[:256].float() / 255
-    images = torch.empty(pixels.shape, memory_format=torch.channels_last).copy_(pixels)
+    (images,) = training.data.train.views(torch.arange(256), [None])
     optimizers = [
         torch.optim.SGD(
             student.parameters(), lr=1e-6, momentum=0.9, weight_decay=1e-4, nesterov=True

@@ -27,10 +27,10 @@ EPOCHS, SEED = 10, 0
 LAMBDA_1, LAMBDA_2, XI = 10.0, 100.0, 0.6
 
 torch.manual_seed(SEED)
-data = prepare(DataSettings(source="mnist-5k", labels=50), SEED)
 perturbation, scale = Augmentation(translate=2, noise=0.15), Normalisation()
-batches = Batches(data, BatchSettings(size=128, labeled=32), perturbation, scale, SEED)
-evaluator = Evaluator(data.test, perturbation, scale, XI, SEED)
+data = prepare(DataSettings(source="mnist-5k", labels=50), SEED, perturbation, scale)
+batches = Batches(data, BatchSettings(size=128, labeled=32), SEED)
+evaluator = Evaluator(data.test, data.test_labels, XI, SEED)
 
 students = [DigitsCNN(), DigitsCNN()]  # different initial states
 optimizers = [
@@ -68,6 +68,7 @@ for epoch in range(EPOCHS):
             torch.autograd.backward(total)
             optimizers[i].step()
 
-    figures = [evaluator.evaluate(student) for student in students]
-    errors = " ".join(f"{each.error:.1f}" for each in figures)
-    print(f"epoch {epoch + 1}: test error {errors} %, {figures[0].stable_share:.0f} % stable")
+    figures = evaluator.evaluate({"one": students[0], "two": students[1]}).networks
+    errors = " ".join(f"{each.error:.1f}" for each in figures.values())
+    share = figures["one"].stable_share
+    print(f"epoch {epoch + 1}: test error {errors} %, {share:.0f} % stable")

@@ -28,10 +28,10 @@ EPOCHS, SEED = 10, 0
 LAMBDA, DECAY = 100.0, 0.99
 
 torch.manual_seed(SEED)
-data = prepare(DataSettings(source="mnist-5k", labels=50), SEED)
 perturbation, scale = Augmentation(translate=2, noise=0.15), Normalisation()
-batches = Batches(data, BatchSettings(size=128, labeled=32), perturbation, scale, SEED)
-evaluator = Evaluator(data.test, perturbation, scale, threshold=0.8, seed=SEED)
+data = prepare(DataSettings(source="mnist-5k", labels=50), SEED, perturbation, scale)
+batches = Batches(data, BatchSettings(size=128, labeled=32), SEED)
+evaluator = Evaluator(data.test, data.test_labels, threshold=0.8, seed=SEED)
 
 student = DigitsCNN()
 teacher = copy.deepcopy(student).requires_grad_(False)
@@ -61,5 +61,6 @@ for epoch in range(EPOCHS):
             for average, current in zip(teacher.parameters(), student.parameters(), strict=True):
                 average.lerp_(current, 1 - decay)
 
-    errors = [evaluator.evaluate(network).error for network in (student, teacher)]
-    print(f"epoch {epoch + 1}: test error student {errors[0]:.1f} %, teacher {errors[1]:.1f} %")
+    figures = evaluator.evaluate({"student": student, "teacher": teacher}).networks
+    errors = ", ".join(f"{name} {each.error:.1f} %" for name, each in figures.items())
+    print(f"epoch {epoch + 1}: test error {errors}")

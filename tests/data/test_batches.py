@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
@@ -7,6 +9,7 @@ from dualstudent.data.augment import Augmentation, Normalisation
 from dualstudent.data.batches import Batches, BatchSettings
 from dualstudent.data.images import Images
 from dualstudent.data.prepare import PreparedData
+from dualstudent.data.samples import ImageSamples
 from dualstudent.errors import UserError
 
 NOISE = Augmentation(noise=0.5)
@@ -20,11 +23,12 @@ def made_up(samples: int, labeled: int, side: int = 1) -> PreparedData:
     images = Images("made up", pixels, truth, tuple("0123456789"))
     return PreparedData(
         source=images,
-        pixels=pixels,
+        train=ImageSamples(pixels, Augmentation(), Normalisation()),
         labels=torch.where(positions < labeled, truth, -1),
         labeled=positions[:labeled],
         unlabeled=positions if labeled == samples else positions[labeled:],
-        test=images,
+        test=ImageSamples(pixels, Augmentation(), Normalisation()),
+        test_labels=truth,
     )
 
 
@@ -37,11 +41,12 @@ def batches(
     views: int = 2,
     with_unlabeled: bool = True,
 ) -> Batches:
+    if augmentation is not None:
+        train = ImageSamples(data.source.pixels, augmentation, Normalisation())
+        data = replace(data, train=train)
     return Batches(
         data,
         BatchSettings(size=size, labeled=labeled),
-        augmentation or Augmentation(),
-        Normalisation(),
         seed,
         views,
         with_unlabeled,

@@ -4,18 +4,25 @@ from typing import Literal
 import pytest
 import torch
 from pydantic import ValidationError
+from torch import Tensor
 
 from dualstudent.data import prepare as module
-from dualstudent.data.augment import Augmentation, Normalisation
 from dualstudent.data.batches import Batches, BatchSettings
 from dualstudent.data.catalogue import load
 from dualstudent.data.images import Images
 from dualstudent.data.prepare import DataSettings, prepare
+from dualstudent.data.samples import Samples
 from dualstudent.data.splits import write_manifest
 from dualstudent.errors import UserError
 
 NOWHERE = Path("needs no folder")
 DIGITS = load("digits-8x8", "train", NOWHERE)
+
+
+def pixels_of(samples: Samples) -> Tensor:
+    """The bytes behind clean samples, whose values are in [−1, 1]."""
+    (clean,) = samples.views(torch.arange(len(samples)), [None])
+    return ((clean + 1) * 127.5).round().to(torch.uint8)
 
 
 def test_a_few_labels_hide_all_others() -> None:
@@ -25,10 +32,11 @@ def test_a_few_labels_hide_all_others() -> None:
     assert torch.cat([data.labeled, data.unlabeled]).sort().values.tolist() == [*range(1442)]
     assert torch.equal(data.labels[data.labeled], DIGITS.labels[data.labeled])
     assert (data.labels[data.unlabeled] == -1).all()
-    assert torch.equal(data.pixels, DIGITS.pixels)
+    assert torch.equal(pixels_of(data.train), DIGITS.pixels)
     assert not data.everything_labeled
     test = load("digits-8x8", "test", NOWHERE)
-    assert data.test.fingerprint() == test.fingerprint()
+    assert torch.equal(pixels_of(data.test), test.pixels)
+    assert torch.equal(data.test_labels, test.labels)
 
 
 def test_the_seed_chooses_the_labels() -> None:
@@ -66,7 +74,7 @@ def test_adaptation_takes_labels_from_the_source_and_hides_those_of_the_target(
     )
 
     source, target = DIGITS.resized(12), load("mnist-5k", "train", NOWHERE).resized(12)
-    assert torch.equal(data.pixels, torch.cat([source.pixels, target.pixels]))
+    assert torch.equal(pixels_of(data.train), torch.cat([source.pixels, target.pixels]))
     assert data.unlabeled.tolist() == [*range(1442, 5442)]
     assert len(data.labeled) == (1442 if labels == "all" else labels)
     assert torch.equal(data.labels[data.labeled], DIGITS.labels[data.labeled])
@@ -75,13 +83,14 @@ def test_adaptation_takes_labels_from_the_source_and_hides_those_of_the_target(
     assert (data.labels[hidden] == -1).all()
     assert not data.everything_labeled
     test = load("mnist-5k", "test", NOWHERE).resized(12)
-    assert data.test.fingerprint() == test.fingerprint()
+    assert torch.equal(pixels_of(data.test), test.pixels)
+    assert torch.equal(data.test_labels, test.labels)
 
 
 def test_the_size_of_the_source_is_the_default() -> None:
     data = prepare(DataSettings(source="digits-8x8", target="mnist-5k"), seed=0)
 
-    assert data.pixels.shape[2:] == data.test.pixels.shape[2:] == (8, 8)
+    assert data.train.shape == data.test.shape == (1, 8, 8)
 
 
 def test_adaptation_between_different_tasks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,9 +135,7 @@ def test_usps_to_mnist(data_folder: Path) -> None:
     data = prepare(
         DataSettings(source="usps", target="mnist", image_size=28, folder=data_folder), seed=0
     )
-    batches = Batches(
-        data, BatchSettings(size=256, labeled=32), Augmentation(), Normalisation(), seed=0
-    )
+    batches = Batches(data, BatchSettings(size=256, labeled=32), seed=0)
     batch = batches.at(0)
 
     assert data.labeled.tolist() == [*range(7291)]
@@ -140,3 +147,22 @@ def test_usps_to_mnist(data_folder: Path) -> None:
     for domain in (batch.view1[batch.unlabeled], batch.view1[~batch.unlabeled]):
         assert (domain.min().item(), domain.max().item()) == (-1, 1)
         assert domain.median() < -0.9
+
+
+def test_two_classes_are_kept_and_counted_anew() -> None:
+    data = prepare(DataSettings(source="digits-8x8", classes=("7", "3"), labels=20), seed=0)
+
+    kept = DIGITS.select(((DIGITS.labels == 7) | (DIGITS.labels == 3)).nonzero().squeeze(1))
+    assert torch.equal(pixels_of(data.train), kept.pixels)
+    assert data.labels[data.labeled].tolist() == (kept.labels[data.labeled] == 3).long().tolist()
+    assert data.source.classes == ("7", "3")
+    assert data.labels[data.labeled].bincount().tolist() == [10, 10]
+    test = load("digits-8x8", "test", NOWHERE)
+    truth = test.labels[(test.labels == 7) | (test.labels == 3)]
+    assert data.test_labels.tolist() == (truth == 3).long().tolist()
+
+
+@pytest.mark.parametrize("classes", [("3", "eleven"), ("3", "3")])
+def test_classes_that_are_not_there_or_twice_are_refused(classes: tuple[str, ...]) -> None:
+    with pytest.raises(UserError, match=r"data\.classes = .* has the classes 0, 1, 2"):
+        prepare(DataSettings(source="digits-8x8", classes=classes), seed=0)

@@ -1,4 +1,9 @@
+import copy
+import os
+from collections.abc import Callable
+
 import pytest
+import torch
 
 from dualstudent import Recipe, load_recipe, recipe_names
 from dualstudent.data.catalogue import load
@@ -26,6 +31,7 @@ def test_published_sizes_are_those_of_the_data(name: str) -> None:
         load_recipe("demo"),
         load_recipe("digits-adaptation"),
         load_recipe("demo", ["data.labels=all", "batch.labeled=128"]),
+        load_recipe("demo", ['data.classes=["1", "7"]']),
         small_recipe("data.labels=100"),
     ],
     ids=lambda recipe: recipe.data.source,
@@ -40,17 +46,33 @@ def test_every_recipe_can_be_counted(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_method_can_be_measured_without_data(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cost, "_LONG_ENOUGH", 0)
+def test_a_step_of_every_method_trains_without_data(name: str) -> None:
     changes = [f"method.name={name}", "data.folder=nowhere"]
     if name == "imbalanced-student":
         changes += ["method.strong_network.name=digits-cnn"]
     if name.endswith("+fastswa"):
         changes += ["method.average_from=1"]
-    pace = measured_pace(load_recipe("usps-mnist", changes))
-    assert pace.training > pace.test > 0  # there is a backward pass, or an update, on top
+    recipe = load_recipe("usps-mnist", changes)
+    method, optimizers = cost._built(recipe)
+    before = copy.deepcopy(method.students)
+    cost._step(method, optimizers, cost._random_batch(recipe, 4))
+    for student, was in zip(method.students, before, strict=True):
+        pairs = zip(student.parameters(), was.parameters(), strict=True)
+        assert any(not torch.equal(now, then) for now, then in pairs)
+
+
+def test_batches_grow_until_a_step_takes_long_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = []
+
+    def pretend(step: Callable[[], object]) -> float:
+        batch = step.args[-1]  # type: ignore[attr-defined]
+        sizes.append(len(batch))
+        return 0.05 * len(batch)
+
+    monkeypatch.setattr(cost, "_timed", pretend)
+    pace = measured_pace(load_recipe("demo"))
+    assert [pace.training, pace.test] == pytest.approx([0.05, 0.05])
+    assert sizes == [2, 4, 8, 8]
 
 
 def test_a_run_costs_its_steps_and_its_tests(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,6 +87,11 @@ def test_a_run_costs_its_steps_and_its_tests(monkeypatch: pytest.MonkeyPatch) ->
     recipe = load_recipe("demo")  # 20 epochs of 3,950 / 96 steps
     expected = 20 * 41 * 128 * 0.5 + 20 * 2 * 1000 * 0.01
     assert stopwatch.seconds(recipe) == pytest.approx(expected)
+    rarely = load_recipe("demo", ["evaluation.every=8"])  # after 8, 16 and 20 epochs
+    assert stopwatch.seconds(rarely) == pytest.approx(expected - 17 * 2 * 1000 * 0.01)
+    two = load_recipe("demo", ['data.classes=["1", "7"]', "data.labels=20"])
+    expected = 20 * ((800 - 20) // 96) * 128 * 0.5 + 20 * 2 * 200 * 0.01
+    assert stopwatch.seconds(two) == pytest.approx(expected)
     stopwatch.seconds(load_recipe("demo", ["data.labels=100", "seed=1"]))
     assert len(measured) == 1  # the same passes
     stopwatch.seconds(load_recipe("demo", ["method.name=cs"]))
@@ -73,8 +100,8 @@ def test_a_run_costs_its_steps_and_its_tests(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_runs_share_the_cores_but_none_is_divided(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cost.os, "cpu_count", lambda: 2)
-    monkeypatch.setattr(cost.torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert cost.wall_clock([4, 4, 4, 4]) == 8
     assert cost.wall_clock([1, 10]) == 10
     assert cost.wall_clock([]) == 0

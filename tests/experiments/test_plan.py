@@ -48,16 +48,17 @@ class Stated:
 CIFAR10 = Stated(300, (100, 50), 980, 0.1, 1e-4, (10, 100), 0.8)
 CIFAR100 = Stated(300, (128, 31), 412, 0.2, 2e-4, (10, 100), 0.4)
 SVHN = Stated(300, (100, 10), 811, 0.1, 1e-4, (10, 10), 0.8)
-ALL10, ALL100 = {"batch": (100, 100), "steps": 500}, {"batch": (128, 128), "steps": 390}
+ALL10 = dataclasses.replace(CIFAR10, batch=(100, 100), steps=500)
+ALL100 = dataclasses.replace(CIFAR100, batch=(128, 128), steps=390)
 STATED = {
     ("table1", "DS", "1k labels"): CIFAR10,
     ("table1", "DS", "2k labels"): dataclasses.replace(CIFAR10, steps=960),
     ("table1", "DS", "4k labels"): dataclasses.replace(CIFAR10, steps=920),
-    ("table1", "DS", "all labels"): dataclasses.replace(CIFAR10, **ALL10),
+    ("table1", "DS", "all labels"): ALL10,
     ("table1", "DS (600)", "4k labels"): dataclasses.replace(CIFAR10, steps=920, epochs=600),
-    ("table1", "DS (600)", "all labels"): dataclasses.replace(CIFAR10, **ALL10, epochs=600),
+    ("table1", "DS (600)", "all labels"): dataclasses.replace(ALL10, epochs=600),
     ("table2", "DS", "10k labels"): CIFAR100,
-    ("table2", "DS", "all labels"): dataclasses.replace(CIFAR100, **ALL100),
+    ("table2", "DS", "all labels"): ALL100,
     ("table2", "DS (480)", "10k labels"): dataclasses.replace(CIFAR100, epochs=480),
     ("table3", "DS", "250 labels"): SVHN,
     ("table3", "DS", "500 labels"): dataclasses.replace(SVHN, steps=808),

@@ -61,8 +61,8 @@ def test_every_student_moves_and_starts_elsewhere() -> None:
 def test_networks_are_in_training_mode_again_after_an_evaluation() -> None:
     training = Training(small_recipe())
     training.method.train()
+    training.evaluator.evaluate(training.method.evaluated)
     for network in training.method.evaluated.values():
-        training.evaluator.evaluate(network)
         assert all(module.training for module in network.modules())
 
 
@@ -74,8 +74,7 @@ def test_evaluation_changes_nothing_of_the_training() -> None:
         for step in range(3):
             training.take_step(step)
             if training is watched:
-                for network in training.method.evaluated.values():
-                    training.evaluator.evaluate(network)
+                training.evaluator.evaluate(training.method.evaluated)
     expected = plain.method.state_dict()
     for name, tensor in watched.method.state_dict().items():
         assert torch.equal(tensor, expected[name]), name
@@ -156,3 +155,17 @@ def test_a_run_of_another_format_is_refused(run: Run, tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text('{"format": 99}')
     with pytest.raises(UserError, match="has format 99"):
         Run.open(tmp_path)
+
+
+def test_only_every_second_epoch_and_the_last_are_tested(tmp_path: Path) -> None:
+    every = train(small_recipe("schedule.epochs=5"), tmp_path / "every")
+    recipe = small_recipe("schedule.epochs=5", "evaluation.every=2", "evaluation.track=4")
+    some = train(recipe, tmp_path / "some")
+
+    for full, sparse in zip(every.read_metrics(), some.read_metrics(), strict=True):
+        tested = sparse["epoch"] in (2, 4, 5)
+        assert sparse["test"] == (full["test"] if tested else {})
+        assert sparse["loss"] == full["loss"]
+        assert ("distances" in sparse) == ("tracked" in sparse) == tested
+    assert some.read_result()["error"] == every.read_result()["error"]
+    assert [len(p) for p in some.read_metrics()[-1]["tracked"].values()] == [4, 4]

@@ -1,6 +1,7 @@
 import math
 
 import pytest
+from pydantic import ValidationError
 
 from dualstudent import UserError, load_recipe
 from dualstudent.training.schedules import Schedule, ScheduleSettings
@@ -95,3 +96,21 @@ def test_schedules_that_make_no_sense_are_refused(changes: list[str], message: s
 def test_a_cycle_up_to_the_very_end_of_the_cosine_is_allowed() -> None:
     changes = [f"schedule.{key}" for key in ("cosine_epochs=8", "cycle_from=5", "cycle_length=3")]
     assert load_recipe("demo", changes).schedule.cycle_from == 5
+
+
+def test_the_learning_rate_warms_up_in_a_straight_line_under_the_cosine() -> None:
+    settings = ScheduleSettings(epochs=60, warmup_epochs=2, warmup_from=0.08)
+    schedule = Schedule(settings, initial_learning_rate=0.2, steps_per_epoch=100)
+
+    def expected(step: int) -> float:
+        rate = 0.2 if step >= 200 else 0.08 + 0.12 * step / 200
+        return rate * 0.5 * (1 + math.cos(math.pi * step / 6000))
+
+    for step in (0, 1, 100, 199, 200, 201, 3000, 5999):
+        assert schedule.learning_rate(step) == pytest.approx(expected(step), rel=1e-12)
+
+
+@pytest.mark.parametrize("settings", [{"warmup_epochs": 2}, {"warmup_from": 0.1}])
+def test_a_warm_up_needs_length_and_beginning(settings: dict[str, float]) -> None:
+    with pytest.raises(ValidationError, match="goes with warmup_epochs; set both or neither"):
+        ScheduleSettings.model_validate({"epochs": 3, **settings})

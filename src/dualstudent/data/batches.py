@@ -2,10 +2,8 @@
 
 import torch
 from pydantic import Field
-from torch import Tensor
 
 from dualstudent.batch import Batch
-from dualstudent.data.augment import Augmentation, Normalisation, perturbed
 from dualstudent.data.prepare import PreparedData
 from dualstudent.data.streams import Stream
 from dualstudent.errors import UserError
@@ -24,10 +22,8 @@ class Batches:
     """Batches as a function of (seed, step).
 
     Args:
-        data: the images and what is known of them; moved to ``device`` as bytes, once.
+        data: the samples and what is known of them.
         settings: composition of a batch.
-        augmentation: what perturbs a view.
-        normalisation: of the pixel values.
         seed: of the run.
         views: 2, or 1 for methods that look at one view only (then both are the same tensor).
         with_unlabeled: false for methods that learn from labels only; their batch is as large
@@ -39,15 +35,12 @@ class Batches:
         self,
         data: PreparedData,
         settings: BatchSettings,
-        augmentation: Augmentation,
-        normalisation: Normalisation,
         seed: int,
         views: int = 2,
         with_unlabeled: bool = True,
         device: torch.device | str = "cpu",
     ) -> None:
-        self._pixels, self._labels = data.pixels.to(device), data.labels.to(device)
-        self._augmentation, self._normalisation = augmentation, normalisation
+        self._samples, self._labels = data.train.to(device), data.labels.to(device)
         self._seed, self._views, self._device = seed, views, device
         self.steps_per_epoch = _steps_per_epoch(data, settings)
         if data.everything_labeled or not with_unlabeled:
@@ -67,14 +60,12 @@ class Batches:
         """The batch of step ``step``, counted from 0 over all epochs; the unlabeled come first."""
         positions = torch.cat([stream.batch(step) for stream in self._streams])
         positions = positions.to(self._device, non_blocking=True)
-        views = [self._view(positions, step, number) for number in range(self._views)]
+        draws = [
+            generator_for(self._seed, "view", step, number, device=self._device)
+            for number in range(self._views)
+        ]
+        views = self._samples.views(positions, draws)
         return Batch(views[0], views[-1], self._labels[positions], self._unlabeled, positions)
-
-    def _view(self, positions: Tensor, step: int, number: int) -> Tensor:
-        generator = generator_for(self._seed, "view", step, number, device=self._device)
-        return perturbed(
-            self._pixels, positions, self._augmentation, self._normalisation, generator
-        )
 
 
 def _steps_per_epoch(data: PreparedData, settings: BatchSettings) -> int:

@@ -1,6 +1,7 @@
 """A data set in memory: every image once, as bytes."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -54,6 +55,21 @@ class Images:
     def select(self, positions: Tensor) -> "Images":
         """Only the images at ``positions``, in that order."""
         return replace(self, pixels=self.pixels[positions], labels=self.labels[positions])
+
+    def of_classes(self, names: Sequence[str]) -> "Images":
+        """Only the images of the classes ``names``, labeled in the order of these."""
+        unknown = [name for name in names if name not in self.classes]
+        if unknown or len(set(names)) < len(names):
+            raise UserError(
+                f"data.classes = {list(names)}: {self.name} has the classes "
+                f"{', '.join(self.classes)}; name each at most once"
+            )
+        new_label = torch.full((len(self.classes),), -1)
+        new_label[[self.classes.index(name) for name in names]] = torch.arange(len(names))
+        kept = (new_label[self.labels] >= 0).nonzero().squeeze(1)
+        return Images(
+            self.name, self.pixels[kept], new_label[self.labels[kept]], classes=tuple(names)
+        )
 
     def resized(self, size: int) -> "Images":
         """The images at ``size`` × ``size`` pixels, by cubic interpolation."""

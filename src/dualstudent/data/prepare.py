@@ -9,9 +9,11 @@ import torch
 from pydantic import Field, field_validator
 from torch import Tensor
 
+from dualstudent.data.augment import Augmentation, Normalisation
 from dualstudent.data.catalogue import DataSetName, load
 from dualstudent.data.files import data_folder
 from dualstudent.data.images import Images
+from dualstudent.data.samples import ImageSamples, Samples, feed
 from dualstudent.data.splits import choose_labeled, read_manifest
 from dualstudent.errors import UserError
 from dualstudent.settings import Settings
@@ -29,6 +31,9 @@ class DataSettings(Settings):
     )
     labels: Annotated[int, Field(gt=0)] | Literal["all"] = Field(
         "all", description="how many samples of the source have a label, balanced over the classes"
+    )
+    classes: Annotated[tuple[str, ...], Field(min_length=2)] | None = Field(
+        None, strict=False, description="the names of those to keep, in this order; default: all"
     )
     split: Path | None = Field(
         None, strict=False, description="a split.json to repeat instead of drawing one"
@@ -51,27 +56,30 @@ class PreparedData:
     """What a run sees. The labels of unlabeled and target samples are not in here.
 
     Attributes:
-        source: the data set that the labels come from, as published.
-        pixels: (N, channels, H, W) uint8, source and, after it, target images, in one size.
+        source: the data set that the labels come from.
+        train: N samples, those of the source and, after them, those of the target.
         labels: (N,) int64, −1 wherever the run was given no label.
         labeled: positions of the samples with a label.
         unlabeled: positions of the samples on which students teach each other.
         test: what the run is evaluated on.
+        test_labels: int64, all known.
     """
 
     source: Images
-    pixels: Tensor
+    train: Samples
     labels: Tensor
     labeled: Tensor
     unlabeled: Tensor
-    test: Images
+    test: Samples
+    test_labels: Tensor
 
     def fingerprint(self) -> str:
-        """A SHA-256 of all that the run sees: images, the labels it was given, and the test."""
+        """A SHA-256 of all that the run sees: samples, the labels it was given, and the test."""
         digest = hashlib.sha256()
-        for tensor in (self.pixels, self.labels, self.test.pixels, self.test.labels):
-            digest.update(repr(tuple(tensor.shape)).encode())
-            digest.update(tensor.contiguous().numpy().data)
+        self.train.identify(digest)
+        feed(digest, self.labels)
+        self.test.identify(digest)
+        feed(digest, self.test_labels)
         return digest.hexdigest()
 
     @property
@@ -80,21 +88,31 @@ class PreparedData:
         return len(self.labeled) == len(self.labels)
 
 
-def prepare(settings: DataSettings, seed: int) -> PreparedData:
-    """Load what ``settings`` name and hide the labels that the run must not see."""
+def prepare(
+    settings: DataSettings,
+    seed: int,
+    augmentation: Augmentation | None = None,
+    normalisation: Normalisation | None = None,
+) -> PreparedData:
+    """Load what ``settings`` name and hide the labels that the run must not see.
+
+    Args:
+        settings: which data, how many labels.
+        seed: decides which samples have a label.
+        augmentation: what perturbs a view; default: nothing.
+        normalisation: of the pixel values.
+    """
     if {settings.source, settings.target} in ({settings.source}, *_SHARE_IMAGES):
         raise UserError(
             f"data.target = {settings.target!r} has the images of data.source = "
             f"{settings.source!r}; name another data set to adapt to, or none"
         )
-    folder = data_folder(settings.folder)
-    source = load(settings.source, "train", folder)
+    source = _loaded(settings, settings.source, "train")
     size = settings.image_size or source.pixels.shape[-1]
-    test = load(settings.target or settings.source, "test", folder).resized(size)
     labeled = _labeled_positions(settings, source, seed)
     pixels = source.resized(size).pixels
     if settings.target is not None:
-        target = load(settings.target, "train", folder)
+        target = _loaded(settings, settings.target, "train")
         _check_same_task(source, target)
         pixels = torch.cat([pixels, target.resized(size).pixels])
         unlabeled = torch.arange(len(source), len(pixels))
@@ -106,7 +124,22 @@ def prepare(settings: DataSettings, seed: int) -> PreparedData:
         unlabeled = hidden.nonzero().squeeze(1)
     labels = torch.full((len(pixels),), -1)
     labels[labeled] = source.labels[labeled]
-    return PreparedData(source, pixels, labels, labeled, unlabeled, test)
+    test = _loaded(settings, settings.target or settings.source, "test").resized(size)
+    seen = (augmentation or Augmentation(), normalisation or Normalisation())
+    return PreparedData(
+        source,
+        ImageSamples(pixels, *seen),
+        labels,
+        labeled,
+        unlabeled,
+        ImageSamples(test.pixels, *seen),
+        test.labels,
+    )
+
+
+def _loaded(settings: DataSettings, name: DataSetName, part: Literal["train", "test"]) -> Images:
+    images = load(name, part, data_folder(settings.folder))
+    return images if settings.classes is None else images.of_classes(settings.classes)
 
 
 def _labeled_positions(settings: DataSettings, source: Images, seed: int) -> Tensor:

@@ -5,7 +5,6 @@ students learns; every student moves; every network is in training mode whenever
 """
 
 import math
-from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -97,21 +96,17 @@ class _Examination:
     def _finish_epoch(self, epoch: int) -> None:
         self._method.after_epoch(epoch, iter(self._watch.batches))
         self._check_modes("the end of an epoch")
-        evaluator = self._quick_evaluator()
-        for network in self._method.evaluated.values():
-            evaluator.evaluate(network)
+        self._quick_evaluator().evaluate(self._method.evaluated)
         self._check_modes("an evaluation")
 
     def _quick_evaluator(self) -> Evaluator:
-        recipe, test = self._training.recipe, self._training.data.test
-        few = replace(test, pixels=test.pixels[:_TEST_IMAGES], labels=test.labels[:_TEST_IMAGES])
+        data = self._training.data
         return Evaluator(
-            few,
-            recipe.augmentation,
-            recipe.normalisation,
+            data.test,
+            data.test_labels[:_TEST_IMAGES],
             self._method.confidence_threshold,
-            recipe.seed,
-            self._training.fabric.device,
+            self._training.recipe.seed,
+            device=self._training.fabric.device,
         )
 
     def _most_telling(self) -> list[Reach]:

@@ -1,5 +1,6 @@
 """What runs will cost on this machine: steps counted, the time of one measured."""
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterable
@@ -80,8 +81,8 @@ class Stopwatch:
     def seconds(self, recipe: Recipe) -> float:
         """About how long a run takes, on one core or on the GPU."""
         pace = self._pace(recipe)
-        tested = PUBLISHED[recipe.data.target or recipe.data.source].test
-        looks = recipe.schedule.epochs * 2 * tested  # each image clean and perturbed
+        tests = math.ceil(recipe.schedule.epochs / recipe.evaluation.every)
+        looks = tests * 2 * _tested(recipe)  # each image clean and perturbed
         return steps_of(recipe) * recipe.batch.size * pace.training + looks * pace.test
 
     def _pace(self, recipe: Recipe) -> Pace:
@@ -186,7 +187,8 @@ def _device() -> str:
 
 
 def _samples(recipe: Recipe) -> int:
-    return PUBLISHED[recipe.data.source].train
+    published = PUBLISHED[recipe.data.source]
+    return published.train * _classes(recipe) // published.classes
 
 
 def _labels(recipe: Recipe) -> int:
@@ -194,8 +196,14 @@ def _labels(recipe: Recipe) -> int:
     return _samples(recipe) if labels == "all" else labels
 
 
+def _tested(recipe: Recipe) -> int:
+    published = PUBLISHED[recipe.data.target or recipe.data.source]
+    return published.test * _classes(recipe) // published.classes
+
+
 def _classes(recipe: Recipe) -> int:
-    return PUBLISHED[recipe.data.source].classes
+    chosen = recipe.data.classes
+    return PUBLISHED[recipe.data.source].classes if chosen is None else len(chosen)
 
 
 def _shape(recipe: Recipe) -> tuple[int, int, int]:

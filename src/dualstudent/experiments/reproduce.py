@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from dualstudent.data.prepare import prepare
+from dualstudent.experiments.figures import draw_figures
+from dualstudent.experiments.page import write_page
 from dualstudent.experiments.plan import Plan, plan
 from dualstudent.experiments.reading import load_experiment
 from dualstudent.experiments.schema import BudgetName, Cell
@@ -17,6 +19,7 @@ from dualstudent.experiments.table import ComparisonTable, comparison_table, wri
 from dualstudent.grid import run_grid
 from dualstudent.interruption import Interrupted
 from dualstudent.recipes.schema import Recipe
+from dualstudent.report.style import save_picture
 from dualstudent.training.progress import progress_on
 from dualstudent.training.run import Run
 
@@ -114,11 +117,15 @@ def finished_runs(planned: Plan, runs_folder: Path) -> dict[Cell, list[Run]]:
 def write_results(
     planned: Plan, runs: Mapping[Cell, list[Run]], command: str, folder: Path
 ) -> ComparisonTable:
-    """Write table and pictures of what has been run."""
+    """Write table, pictures and page of what has been run."""
     folder.mkdir(parents=True, exist_ok=True)
     table = comparison_table(planned, runs, command)
     (folder / "table.md").write_text(table.to_markdown(), "utf-8")
     write_csv(folder / "table.csv", planned, runs)
+    figures = draw_figures(planned.experiment, runs)
+    for name, figure in figures.items():
+        save_picture(figure, folder / name)
+    write_page(folder / "index.html", planned.experiment, table, figures)
     return table
 
 

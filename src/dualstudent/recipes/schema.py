@@ -10,6 +10,7 @@ from dualstudent.data.prepare import DataSettings
 from dualstudent.methods import AnyMethodSettings
 from dualstudent.networks.build import AnyNetworkSettings
 from dualstudent.settings import Settings
+from dualstudent.training.evaluation import EvaluationSettings
 from dualstudent.training.schedules import ScheduleSettings
 
 
@@ -47,6 +48,7 @@ class Recipe(Settings):
     batch: BatchSettings
     optimizer: OptimizerSettings
     schedule: ScheduleSettings
+    evaluation: EvaluationSettings = EvaluationSettings()
     device: DeviceSettings = DeviceSettings()
 
     def defines_same_run_as(self, other: "Recipe") -> bool:

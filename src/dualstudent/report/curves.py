@@ -22,11 +22,11 @@ def draw_curves(runs: Mapping[str, Metrics], path: Path, title: str = "") -> Non
     figure = Figure(figsize=(10, 4), layout="constrained")
     error, stable = figure.subplots(1, 2)
     for label, metrics in runs.items():
-        evaluated = [record for record in metrics if record["test"]]
-        epochs = [record["epoch"] for record in evaluated]
-        for name in evaluated[-1]["test"]:
+        tested = [record for record in metrics if record["test"]]
+        epochs = [record["epoch"] for record in tested]
+        for name in tested[-1]["test"]:
             line = f"{label}, {name}" if label else name
-            figures = [record["test"][name] for record in evaluated]
+            figures = [record["test"][name] for record in tested]
             error.plot(epochs, [f["error"] for f in figures], label=line)
             stable.plot(epochs, [f["stable_share"] for f in figures], label=line)
     against_epochs(error, "test error in %")

@@ -1,18 +1,29 @@
-"""How good a network is, and how far its stable predictions can be trusted."""
+"""How good networks are, how far their stable predictions can be trusted, how far they differ."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import combinations
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
-from dualstudent.data.augment import Augmentation, Normalisation, normalised, perturbed
-from dualstudent.data.images import Images
+from dualstudent.data.samples import Samples
 from dualstudent.randomness import generator_for
+from dualstudent.settings import Settings
 from dualstudent.stability import is_stable
 
 _CHUNK = 250  # bounds memory: CNN13 makes half a megabyte an image and layer
+
+
+class EvaluationSettings(Settings):
+    """When networks are tested, and what is kept of it."""
+
+    every: int = Field(1, ge=1, description="epochs between tests; the last epoch is always tested")
+    track: int = Field(
+        0, ge=0, description="of how many test samples the probability of the truth is kept"
+    )
 
 
 @dataclass(frozen=True)
@@ -20,77 +31,189 @@ class Evaluation:
     """Figures of one network on one labeled set, all in percent.
 
     Attributes:
-        error: of the clean images.
-        stable_share: how many images are stable samples for the network.
+        error: of the clean samples.
+        top5_error: the truth is not among the first five; None for five classes or fewer.
+        stable_share: how many samples are stable for the network.
         stable_accuracy: on those alone; None if there are none.
+        class_accuracy: class by class; None where the set has no sample of it.
+        stable_class_accuracy: the same on stable samples alone.
     """
 
     error: float
+    top5_error: float | None
     stable_share: float
     stable_accuracy: float | None
+    class_accuracy: list[float | None]
+    stable_class_accuracy: list[float | None]
+
+
+@dataclass(frozen=True)
+class Distance:
+    """How far two networks of one architecture are apart (Fig. 2).
+
+    Attributes:
+        weights: Euclidean distance of all their parameters.
+        predictions: Euclidean distance of their probabilities, on average over the samples.
+    """
+
+    weights: float
+    predictions: float
+
+
+@dataclass(frozen=True)
+class Evaluations:
+    """What one look at the test set tells.
+
+    Attributes:
+        networks: name → figures.
+        distances: ``"name-name"`` → distance, for every two networks of one architecture.
+        tracked: name → probability of the truth, for the first test samples.
+    """
+
+    networks: dict[str, Evaluation]
+    distances: dict[str, Distance]
+    tracked: dict[str, list[float]]
 
 
 @contextmanager
-def evaluation_mode(network: nn.Module) -> Iterator[None]:
-    """Without gradient, dropout and batch statistics; the network's mode is restored after."""
-    was_training = network.training
-    network.eval()
+def evaluation_mode(*networks: nn.Module) -> Iterator[None]:
+    """Without gradient, dropout and batch statistics; the networks' modes are restored after."""
+    modes = [network.training for network in networks]
+    for network in networks:
+        network.eval()
     try:
         with torch.inference_mode():
             yield
     finally:
-        network.train(was_training)
+        for network, was_training in zip(networks, modes, strict=True):
+            network.train(was_training)
 
 
 class Evaluator:
-    """Evaluates networks on the same test images and the same perturbations every time.
+    """Evaluates networks on the same test samples and the same perturbations every time.
 
-    At test time x is the clean image and x̄ one perturbed view of it.
+    At test time x is the clean sample and x̄ one perturbed view of it.
 
     Args:
-        images: the test set; moved to ``device`` as bytes, once.
-        augmentation: what perturbs x̄.
-        normalisation: of the pixel values.
+        samples: the test set.
+        labels: (N,) int64.
         threshold: the ξ of Eq. 3.
         seed: decides the perturbations.
+        track: of how many samples the probability of the truth is kept.
         device: where networks live.
     """
 
     def __init__(
         self,
-        images: Images,
-        augmentation: Augmentation,
-        normalisation: Normalisation,
+        samples: Samples,
+        labels: Tensor,
         threshold: float,
         seed: int,
+        track: int = 0,
         device: torch.device | str = "cpu",
     ) -> None:
-        self._pixels, self._labels = images.pixels.to(device), images.labels.to(device)
-        self._augmentation, self._normalisation = augmentation, normalisation
-        self._threshold, self._seed, self._device = threshold, seed, device
+        self._samples, self._labels = samples.to(device), labels.to(device)
+        self._threshold, self._seed, self._track = threshold, seed, track
+        self._device = device
 
-    def evaluate(self, network: nn.Module) -> Evaluation:
-        """Error and stability of one network."""
-        with evaluation_mode(network):
-            pieces = [self._judge(network, start) for start in range(0, len(self._labels), _CHUNK)]
-        correct, stable = (torch.cat(column) for column in zip(*pieces, strict=True))
-        total, stable_total = len(stable), int(stable.sum())
-        wrong, stable_correct = int((~correct).sum()), int((correct & stable).sum())
+    def evaluate(self, networks: Mapping[str, nn.Module]) -> Evaluations:
+        """Look at every test sample once, with all ``networks``."""
+        alike = [
+            (one, other)
+            for one, other in combinations(networks, 2)
+            if _shapes(networks[one]) == _shapes(networks[other])
+        ]
+        chunks: dict[str, list[_Verdict]] = {name: [] for name in networks}
+        apart = torch.zeros(len(alike), device=self._device)
+        with evaluation_mode(*networks.values()):
+            for start in range(0, len(self._labels), _CHUNK):
+                probabilities = {}
+                views, labels = self._views(start), self._labels[start : start + _CHUNK]
+                for name, network in networks.items():
+                    p, p_perturbed = (network(v).class_logits.softmax(dim=1) for v in views)
+                    chunks[name].append(_judged(p, p_perturbed, labels, self._threshold))
+                    probabilities[name] = p
+                for number, (one, other) in enumerate(alike):
+                    apart[number] += (probabilities[one] - probabilities[other]).norm(dim=1).sum()
+        verdicts = {name: _Verdict.joined(pieces) for name, pieces in chunks.items()}
+        return Evaluations(
+            {name: verdict.figures(self._labels) for name, verdict in verdicts.items()},
+            {
+                f"{one}-{other}": Distance(
+                    _weight_distance(networks[one], networks[other]), total / len(self._labels)
+                )
+                for (one, other), total in zip(alike, apart.tolist(), strict=True)
+            },
+            {name: verdict.truth[: self._track].tolist() for name, verdict in verdicts.items()}
+            if self._track
+            else {},
+        )
+
+    def _views(self, start: int) -> list[Tensor]:
+        end = min(start + _CHUNK, len(self._labels))
+        positions = torch.arange(start, end, device=self._device)
+        draw = generator_for(self._seed, "test view", start, device=self._device)
+        return self._samples.views(positions, [None, draw])
+
+
+@dataclass(frozen=True)
+class _Verdict:
+    """Of one network, sample by sample: (n,) each; ``rank`` is how many classes beat the truth."""
+
+    rank: Tensor
+    stable: Tensor
+    truth: Tensor
+    classes: int
+
+    @staticmethod
+    def joined(pieces: "list[_Verdict]") -> "_Verdict":
+        return _Verdict(
+            torch.cat([piece.rank for piece in pieces]),
+            torch.cat([piece.stable for piece in pieces]),
+            torch.cat([piece.truth for piece in pieces]),
+            pieces[0].classes,
+        )
+
+    def figures(self, labels: Tensor) -> Evaluation:
+        correct, stable = self.rank == 0, self.stable
+        every = torch.ones_like(stable)
         return Evaluation(
-            error=100 * wrong / total,
-            stable_share=100 * stable_total / total,
-            stable_accuracy=100 * stable_correct / stable_total if stable_total else None,
+            error=_percent(~correct, every) or 0.0,
+            top5_error=_percent(self.rank >= 5, every) if self.classes > 5 else None,
+            stable_share=_percent(stable, every) or 0.0,
+            stable_accuracy=_percent(correct, stable),
+            class_accuracy=self._by_class(correct, labels, every),
+            stable_class_accuracy=self._by_class(correct, labels, stable),
         )
 
-    def _judge(self, network: nn.Module, start: int) -> tuple[Tensor, Tensor]:
-        """For one chunk: (n,) bool correct, (n,) bool stable."""
-        labels = self._labels[start : start + _CHUNK]
-        positions = torch.arange(start, start + len(labels), device=self._device)
-        clean = normalised(self._pixels[positions], self._normalisation)
-        generator = generator_for(self._seed, "test view", start, device=self._device)
-        noisy = perturbed(
-            self._pixels, positions, self._augmentation, self._normalisation, generator
-        )
-        p = network(clean).class_logits.softmax(dim=1)
-        p_perturbed = network(noisy).class_logits.softmax(dim=1)
-        return p.argmax(dim=1) == labels, is_stable(p, p_perturbed, self._threshold)
+    def _by_class(self, correct: Tensor, labels: Tensor, among: Tensor) -> list[float | None]:
+        right = labels[correct & among].bincount(minlength=self.classes).tolist()
+        total = labels[among].bincount(minlength=self.classes).tolist()
+        return [100 * r / t if t else None for r, t in zip(right, total, strict=True)]
+
+
+def _judged(p: Tensor, p_perturbed: Tensor, labels: Tensor, threshold: float) -> _Verdict:
+    classes = p.shape[1]
+    # The place of the truth in the order of the answers; equals are ordered like argmax does.
+    order = p.argsort(dim=1, descending=True, stable=True)
+    rank = (order == labels[:, None]).int().argmax(dim=1)
+    truth = p.gather(1, labels[:, None]).squeeze(1)
+    return _Verdict(rank, is_stable(p, p_perturbed, threshold), truth, classes)
+
+
+def _percent(which: Tensor, among: Tensor) -> float | None:
+    total = int(among.sum())
+    return 100 * int((which & among).sum()) / total if total else None
+
+
+def _shapes(network: nn.Module) -> list[tuple[str, torch.Size]]:
+    return [(name, parameter.shape) for name, parameter in network.named_parameters()]
+
+
+def _weight_distance(one: nn.Module, other: nn.Module) -> float:
+    with torch.no_grad():
+        squares = [
+            (p - q).square().sum()
+            for p, q in zip(one.parameters(), other.parameters(), strict=True)
+        ]
+        return torch.stack(squares).sum().sqrt().item()

@@ -168,7 +168,6 @@ class _Loop:
         training, schedule = self._training, self._training.schedule
         epoch_length = schedule.steps_per_epoch
         training.finish_epoch(self._step // epoch_length - 1)
-        evaluated = training.method.evaluated
         means = (self._sums / epoch_length).tolist() if self._sums is not None else []
         terms: list[dict[str, float]] = [{} for _ in training.method.students]
         for (student, name), value in zip(self._names, means, strict=True):
@@ -179,16 +178,24 @@ class _Loop:
             "learning_rate": schedule.learning_rate(self._step - 1),
             "ramp": schedule.ramp(self._step - 1),
             "loss": terms,
-            "test": {
-                name: dataclasses.asdict(training.evaluator.evaluate(network))
-                for name, network in evaluated.items()
-            },
-        }
+        } | self._tested()
         with self._run.metrics.open("a") as file:
             file.write(json.dumps(record) + "\n")
             self._metrics_size = file.tell()
         self._sums = None
         self._observer.on_epoch(record)
+
+    def _tested(self) -> dict[str, Any]:
+        training, schedule = self._training, self._training.schedule
+        epoch = self._step // schedule.steps_per_epoch
+        if epoch % training.recipe.evaluation.every and self._step < schedule.total_steps:
+            return {"test": {}}
+        found = training.evaluator.evaluate(training.method.evaluated)
+        tested = {
+            "test": {name: dataclasses.asdict(each) for name, each in found.networks.items()},
+            "distances": {pair: dataclasses.asdict(each) for pair, each in found.distances.items()},
+        }
+        return tested | ({"tracked": found.tracked} if found.tracked else {})
 
     def _forget_later_metrics(self) -> None:
         """Drop lines written after the checkpoint: those epochs are run again."""

@@ -31,7 +31,5 @@ def load_trained(run: Run) -> Training:
 def evaluate_run(run: Run) -> dict[str, dict[str, Any]]:
     """Name → figures on the test set, for every network of a finished run."""
     training = load_trained(run)
-    return {
-        name: dataclasses.asdict(training.evaluator.evaluate(network))
-        for name, network in training.method.evaluated.items()
-    }
+    figures = training.evaluator.evaluate(training.method.evaluated).networks
+    return {name: dataclasses.asdict(each) for name, each in figures.items()}

@@ -77,7 +77,8 @@ class _Bar(Observer):
         self._progress.update(self._task, completed=step)
 
     def on_epoch(self, record: dict[str, Any]) -> None:
-        self._progress.update(self._task, error=_errors(record))
+        if errors := _errors(record):
+            self._progress.update(self._task, error=errors)
 
 
 class ProgressLines(ProgressDisplay):
@@ -102,7 +103,7 @@ class _Lines(Observer):
         self._started = self._last = time.monotonic()
 
     def on_epoch(self, record: dict[str, Any]) -> None:
-        self._error = _errors(record)
+        self._error = _errors(record) or self._error
 
     def on_step(self, step: int) -> None:
         now = time.monotonic()
@@ -122,5 +123,6 @@ class _Lines(Observer):
 
 
 def _errors(record: dict[str, Any]) -> str:
+    """Of an epoch that was tested; else nothing."""
     errors = " ".join(f"{figures['error']:.1f}" for figures in record["test"].values())
-    return f"test error {errors} %"
+    return f"test error {errors} %" if errors else ""

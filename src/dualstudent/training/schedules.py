@@ -14,6 +14,10 @@ class ScheduleSettings(Settings):
 
     epochs: int = Field(gt=0)
     rampup_epochs: float = Field(5, ge=0, description="until λ₁ and λ₂ have their full value")
+    warmup_epochs: float = Field(0, ge=0, description="in which the learning rate rises at first")
+    warmup_from: float | None = Field(
+        None, ge=0, validate_default=True, description="the learning rate that it rises from"
+    )
     cycle_from: int | None = Field(
         None, ge=0, description="after how many epochs the learning rate begins to go in cycles"
     )
@@ -31,6 +35,13 @@ class ScheduleSettings(Settings):
     )
 
     # A key that is missing in info.data was wrong by itself, and that has been said.
+
+    @field_validator("warmup_from")
+    @classmethod
+    def _has_a_length(cls, start: float | None, info: ValidationInfo) -> float | None:
+        if "warmup_epochs" in info.data and (start is None) != (info.data["warmup_epochs"] == 0):
+            raise PydanticCustomError("warmup", "goes with warmup_epochs; set both or neither")
+        return start
 
     @field_validator("cycle_length")
     @classmethod
@@ -95,11 +106,20 @@ class Schedule:
         """γ₀ · ½(1 + cos(π t/N)), step by step; N is longer than training if it is to be."""
         cosine_epochs = self.settings.cosine_epochs or self.settings.epochs
         moment = self._within_first_cycle(step)
-        return self.initial_learning_rate * cosine(moment / (cosine_epochs * self.steps_per_epoch))
+        progress = moment / (cosine_epochs * self.steps_per_epoch)
+        return self._warmed_up(step) * cosine(progress)
 
     def ramp(self, step: int) -> float:
         """In [0, 1], constant within an epoch."""
         return rampup(step // self.steps_per_epoch, self.settings.rampup_epochs)
+
+    def _warmed_up(self, step: int) -> float:
+        """γ₀, or on the straight way up to it."""
+        length = self.settings.warmup_epochs * self.steps_per_epoch
+        if self.settings.warmup_from is None or step >= length:
+            return self.initial_learning_rate
+        start = self.settings.warmup_from
+        return start + (self.initial_learning_rate - start) * step / length
 
     def _within_first_cycle(self, step: int) -> int:
         """The step whose learning rate is taken: itself, or where a cycle replays it."""

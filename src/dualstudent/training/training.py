@@ -35,14 +35,12 @@ class Training:
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
         self.fabric = _fabric(recipe)
-        self.data = prepare(recipe.data, recipe.seed)
+        self.data = prepare(recipe.data, recipe.seed, recipe.augmentation, recipe.normalisation)
         self.method = build_method(recipe, self.data)
         device = self.fabric.device
         self._batches = Batches(
             self.data,
             recipe.batch,
-            recipe.augmentation,
-            recipe.normalisation,
             recipe.seed,
             self.method.views,
             self.method.learns_from_unlabeled,
@@ -53,10 +51,10 @@ class Training:
         )
         self.evaluator = Evaluator(
             self.data.test,
-            recipe.augmentation,
-            recipe.normalisation,
+            self.data.test_labels,
             self.method.confidence_threshold,
             recipe.seed,
+            recipe.evaluation.track,
             device,
         )
         # The wrapped method runs the passes on the device; the plain one holds the state.
@@ -97,7 +95,7 @@ class Training:
 
 def build_method(recipe: Recipe, data: PreparedData) -> Method:
     """The recipe's method with its students, each in an initial state of its own."""
-    channels, image_size = data.source.channels, data.pixels.shape[-1]
+    channels, _, image_size = data.train.shape
     _check_fit(recipe, channels, image_size)
     classes = len(data.source.classes)
     students: list[nn.Module] = [

@@ -1,0 +1,98 @@
+"""Samples by position, as networks see them: clean, or perturbed views."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Protocol, Self
+
+import torch
+from torch import Tensor
+
+from dualstudent.data.augment import Augmentation, Normalisation, normalised, perturbed
+
+
+class Digest(Protocol):
+    """What hashlib's hashes have in common."""
+
+    def update(self, data: bytes | memoryview, /) -> None: ...
+
+
+class Samples(ABC):
+    """A set of samples that hands out floats for the positions asked for, and for no others."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """Of one sample, (channels, H, W) for images."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def views(self, positions: Tensor, draws: Sequence[torch.Generator | None]) -> list[Tensor]:
+        """One tensor of the samples at ``positions`` per entry of ``draws``.
+
+        Args:
+            positions: (B,) int64.
+            draws: a generator decides all that perturbs its view; None asks for the clean samples.
+
+        Returns:
+            (B, *shape) float32 each. Every sample is read once, however many views there are.
+        """
+
+    @abstractmethod
+    def identify(self, digest: Digest) -> None:
+        """Feed ``digest`` with all that makes these samples what they are."""
+
+    @abstractmethod
+    def to(self, device: torch.device | str) -> Self:
+        """The same samples, their views made on ``device``."""
+
+
+class ImageSamples(Samples):
+    """Images of one size in memory, as bytes, once.
+
+    Args:
+        pixels: (N, channels, H, W) uint8.
+        augmentation: what perturbs a view.
+        normalisation: of the pixel values.
+
+    Example:
+        >>> black = torch.zeros(5, 1, 2, 2, dtype=torch.uint8)
+        >>> samples = ImageSamples(black, Augmentation(noise=0.1), Normalisation())
+        >>> clean, noisy = samples.views(torch.tensor([3]), [None, torch.Generator()])
+        >>> clean.unique().item(), noisy.unique().numel()
+        (-1.0, 4)
+    """
+
+    def __init__(
+        self, pixels: Tensor, augmentation: Augmentation, normalisation: Normalisation
+    ) -> None:
+        self.pixels = pixels
+        self._augmentation, self._normalisation = augmentation, normalisation
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.pixels.shape[1:])
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    def views(self, positions: Tensor, draws: Sequence[torch.Generator | None]) -> list[Tensor]:
+        return [
+            normalised(self.pixels[positions], self._normalisation)
+            if draw is None
+            else perturbed(self.pixels, positions, self._augmentation, self._normalisation, draw)
+            for draw in draws
+        ]
+
+    def identify(self, digest: Digest) -> None:
+        feed(digest, self.pixels)
+
+    def to(self, device: torch.device | str) -> Self:
+        return type(self)(self.pixels.to(device), self._augmentation, self._normalisation)
+
+
+def feed(digest: Digest, tensor: Tensor) -> None:
+    """Shape and content of a tensor."""
+    digest.update(repr(tuple(tensor.shape)).encode())
+    digest.update(tensor.contiguous().numpy().data)
