@@ -263,12 +263,27 @@ def test_equal_runs_give_equal_bytes_and_svg_with_real_text(tmp_path: Path) -> N
     assert not re.search(r"<dc:date>|\d{4}-\d{2}-\d{2}T", svg)
 
 
-def test_a_real_run_is_drawn(tmp_path: Path) -> None:
-    run = train(small_recipe(), tmp_path / "run")
-    table = experiment("bars", [{"name": "DS", "paper": ["15.74"]}])
-    bar = draw_figures(table, {Cell("DS", COLUMN): [run]})["bars"].axes[0].patches[1]
-    assert cast(Rectangle, bar).get_width() == pytest.approx(run.read_result()["error"])
-    curve = draw_figures(experiment("adaptation", [{"name": "DS"}]), {Cell("DS", COLUMN): [run]})
-    means = drawn_lines(curve["adaptation"].axes[0])["DS"][1]
-    assert means[-1] == pytest.approx(100 - run.read_result()["error"])
-    assert len(means) == 2
+def test_real_runs_are_drawn(tmp_path: Path) -> None:
+    watched = ('data.classes=["3", "8"]', "evaluation.track=40")
+    pair = train(small_recipe(*watched), tmp_path / "ds")
+    single = train(small_recipe(*watched, "method.name=mean-teacher"), tmp_path / "mt")
+    names = {"S_ema": (single, "distance"), "S_split": (pair, "distance")}
+    names |= {"MT": (single, "two classes"), "DS": (pair, "two classes")}
+    coupling = experiment("coupling", [{"name": n, "panel": p} for n, (_, p) in names.items()])
+    figures = draw_figures(coupling, {Cell(n, COLUMN): [run] for n, (run, _) in names.items()})
+    weights, predictions = (drawn_lines(axes) for axes in figures["distance"].axes)
+    last = pair.read_metrics()[-1]["distances"]["student1-student2"]
+    assert weights["S_split"][1][-1] == last["weights"]
+    assert predictions["S_split"][1][-1] == last["predictions"]
+    assert "1 seed, 40 samples each" in str(figures["correction"].get_label())
+
+    result = pair.read_result()
+    accuracy = experiment("adaptation", [{"name": "DS"}])
+    figures = draw_figures(accuracy, {Cell("DS", COLUMN): [pair]})
+    means = drawn_lines(figures["adaptation"].axes[0])["DS"][1]
+    assert means[-1] == pytest.approx(100 - result["error"])
+    stable = experiment("stable-samples", [{"name": "DS"}])
+    axes = draw_figures(stable, {Cell("DS", COLUMN): [pair]})["stable-samples"].axes[0]
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["3", "8"]
+    threes = [result["networks"][name]["class_accuracy"][0] for name in result["headline"]]
+    assert bar_values(axes)[2][2] == pytest.approx(np.mean(threes))
