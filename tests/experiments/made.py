@@ -1,9 +1,12 @@
-"""Finished runs without training: small files in the format that training writes."""
+"""Finished runs without training, and what pictures show of them."""
 
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
 
 from dualstudent import Run, load_recipe
 from dualstudent.experiments.schema import Experiment
@@ -58,3 +61,14 @@ def experiment(figure: str, rows: Sequence[Mapping[str, Any]], **more: Any) -> E
         }
         | more
     )
+
+
+def drawn_lines(axes: Axes) -> dict[str, tuple[list[float], list[float]]]:
+    """First line of the label → x and y."""
+    return {
+        str(drawn.get_label()).split("\n")[0]: (
+            np.asarray(drawn.get_xdata()).tolist(),
+            np.asarray(drawn.get_ydata()).tolist(),
+        )
+        for drawn in axes.lines
+    }

@@ -33,8 +33,9 @@ def draw(experiment: Experiment, runs: Mapping[Cell, list[Run]]) -> dict[str, Fi
     figure.legend(handles, labels, loc="outside lower left", ncols=len(cells), frameon=False)
     figure.set_label(
         "Euclidean distance between the two models of a structure against epochs, of their "
-        "weights (left) and of their predictions on the test set (right); the line is the mean "
-        f"over seeds, the band one standard deviation. At the last epoch: {'; '.join(said)}."
+        "weights (left) and of their predictions, on average over the test samples (right); the "
+        "line is the mean over seeds, the band one standard deviation. At the last epoch: "
+        f"{'; '.join(said)}."
     )
     return {"distance": figure}
 

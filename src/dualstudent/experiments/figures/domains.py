@@ -56,7 +56,7 @@ def _grid(domains: Sequence[tuple[str, Images]]) -> Figure:
     for row, (name, images) in zip(grid, domains, strict=True):
         row[0].set_ylabel(name.upper(), rotation=0, ha="right", va="center")
         for axes, pixels in zip(row, images.pixels, strict=False):
-            grey = pixels.float().mean(dim=0)
+            grey = pixels.float().mean(dim=0).numpy()
             axes.imshow(grey, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
         for axes in row:
             axes.set(xticks=[], yticks=[])
