@@ -12,7 +12,7 @@ from torch import Tensor
 from dualstudent.data.catalogue import DataSetName, load
 from dualstudent.data.files import data_folder
 from dualstudent.data.images import Images
-from dualstudent.data.splits import choose_labeled, read_manifest
+from dualstudent.data.splits import choose_images, choose_labeled, read_manifest
 from dualstudent.errors import UserError
 from dualstudent.settings import Settings
 
@@ -26,6 +26,11 @@ class DataSettings(Settings):
     source: DataSetName = Field(description="the data set that the labels come from")
     target: DataSetName | None = Field(
         None, description="the data set to adapt to: unlabeled images and test; default: source"
+    )
+    images: Annotated[int, Field(gt=0)] | None = Field(
+        None,
+        description="how many training images of the source to use, balanced over the classes "
+        "and drawn by seed; default: all",
     )
     labels: Annotated[int, Field(gt=0)] | Literal["all"] = Field(
         "all", description="how many samples of the source have a label, balanced over the classes"
@@ -51,7 +56,7 @@ class PreparedData:
     """What a run sees. The labels of unlabeled and target samples are not in here.
 
     Attributes:
-        source: the data set that the labels come from, as published.
+        source: the data set that the labels come from, as published, or the part of it in use.
         pixels: (N, channels, H, W) uint8, source and, after it, target images, in one size.
         labels: (N,) int64, −1 wherever the run was given no label.
         labeled: positions of the samples with a label.
@@ -89,6 +94,8 @@ def prepare(settings: DataSettings, seed: int) -> PreparedData:
         )
     folder = data_folder(settings.folder)
     source = load(settings.source, "train", folder)
+    if settings.images is not None:
+        source = source.select(choose_images(source, settings.images, seed))
     size = settings.image_size or source.pixels.shape[-1]
     test = load(settings.target or settings.source, "test", folder).resized(size)
     labeled = _labeled_positions(settings, source, seed)
