@@ -22,20 +22,17 @@ Network = type[CNN13] | type[DigitsCNN] | type[QuickCNN]
 # The position of a convolution in the trunk, its padding and its stride; where the paper has the
 # network, from the tables of its Appendix B.
 Convolution = tuple[int, int, int]
-CNN13_LAYERS: list[Convolution | Literal["pool"]] = [
+Layers = list[Convolution | Literal["pool"]]
+CNN13_LAYERS: Layers = [
     *[(0, 1, 1), (1, 1, 1), (2, 1, 1)],
     "pool",
     *[(5, 1, 1), (6, 1, 1), (7, 1, 1)],
     "pool",
     *[(10, 0, 1), (11, 0, 1), (12, 0, 1)],
 ]
-DIGITS_LAYERS: list[Convolution | Literal["pool"]] = [
-    *[(0, 1, 1), "pool", (2, 1, 1), "pool", (5, 1, 1)]
-]
-QUICK_LAYERS: list[Convolution | Literal["pool"]] = [
-    *[(0, 1, 2), "pool", (2, 1, 1), "pool", (5, 1, 1)]
-]
-LAYERS: dict[Network, list[Convolution | Literal["pool"]]] = {
+DIGITS_LAYERS: Layers = [(0, 1, 1), "pool", (2, 1, 1), "pool", (5, 1, 1)]
+QUICK_LAYERS: Layers = [(0, 1, 2), "pool", (2, 1, 1), "pool", (5, 1, 1)]
+LAYERS: dict[Network, Layers] = {
     CNN13: CNN13_LAYERS,
     DigitsCNN: DIGITS_LAYERS,
     QuickCNN: QUICK_LAYERS,
