@@ -27,7 +27,10 @@ paper = ["10.00 ± 0.25 †", "–"]
 [cpu]
 smaller = "two short epochs of small batches"
 seeds = 1
-columns = ["more"]
+
+[[cpu.columns]]
+name = "more"
+settings.data = { source = "digits-8x8", image_size = 8, labels = 100 }
 
 [cpu.settings]
 batch = { size = 64, labeled = 16 }

@@ -32,6 +32,7 @@ def test_published_sizes_are_those_of_the_data(name: str) -> None:
         load_recipe("digits-adaptation"),
         load_recipe("demo", ["data.labels=all", "batch.labeled=128"]),
         load_recipe("demo", ['data.classes=["1", "7"]']),
+        load_recipe("demo", ["data.images=1000"]),
         small_recipe("data.labels=100"),
     ],
     ids=lambda recipe: recipe.data.source,

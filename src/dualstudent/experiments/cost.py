@@ -188,7 +188,7 @@ def _device() -> str:
 
 def _samples(recipe: Recipe) -> int:
     published = PUBLISHED[recipe.data.source]
-    return published.train * _classes(recipe) // published.classes
+    return recipe.data.images or published.train * _classes(recipe) // published.classes
 
 
 def _labels(recipe: Recipe) -> int:

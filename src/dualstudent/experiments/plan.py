@@ -86,7 +86,8 @@ def run_name(recipe: Recipe) -> str:
 
 
 def _table(experiment: Experiment, budget: BudgetName, cell: Cell) -> Table:
-    row, column, cpu = experiment.row(cell.row), experiment.column(cell.column), experiment.cpu
+    row, cpu = experiment.row(cell.row), experiment.cpu
+    column = next(c for c in experiment.columns_of(budget) if c.name == cell.column)
     base = row.recipe or column.recipe or experiment.recipe
     layers = [row.settings, column.settings]
     if budget == "cpu":

@@ -100,7 +100,9 @@ class CpuBudget(Settings):
     seeds: int = Field(gt=0)
     recipe: str | None = Field(None, description="in place of every other base")
     rows: dict[str, Table] = Field(description="name → what its runs change on top", min_length=1)
-    columns: tuple[str, ...] | None = Field(None, strict=False, description="default: all")
+    columns: tuple[Column, ...] | None = Field(
+        None, strict=False, description="in place of those of the experiment"
+    )
     settings: Table = Field({}, description="what all runs change on top")
 
 
@@ -132,16 +134,16 @@ class Experiment(Settings):
         for row in self.rows:
             if row.paper is not None and len(row.paper) != len(columns):
                 raise ValueError(f"{row.name}: paper has not one value for each of the columns")
-        for name in (*self.cpu.rows, *(self.cpu.columns or ())):
-            if name not in (*rows, *columns):
-                raise ValueError(f"cpu: there is no {name!r}")
+        for name in self.cpu.rows:
+            if name not in rows:
+                raise ValueError(f"cpu: there is no row {name!r}")
         return self
 
     def cells(self, budget: BudgetName) -> list[Cell]:
         """What is run, row by row: all that the paper has, or what the cpu budget chooses."""
         if budget == "cpu":
-            chosen = self.cpu.columns or tuple(column.name for column in self.columns)
-            return [Cell(row, column) for row in self.cpu.rows for column in chosen]
+            columns = self.columns_of(budget)
+            return [Cell(row, column.name) for row in self.cpu.rows for column in columns]
         return [
             Cell(row.name, column.name)
             for row in self.rows
@@ -153,22 +155,23 @@ class Experiment(Settings):
         """How many runs a cell has, if nobody says otherwise."""
         return self.cpu.seeds if budget == "cpu" else self.seeds
 
+    def columns_of(self, budget: BudgetName) -> tuple[Column, ...]:
+        """Those of the experiment, or what the cpu budget has in their place."""
+        return (self.cpu.columns or self.columns) if budget == "cpu" else self.columns
+
     def row(self, name: str) -> Row:
         """The row of that name."""
         return next(row for row in self.rows if row.name == name)
 
-    def column(self, name: str) -> Column:
-        """The column of that name."""
-        return next(column for column in self.columns if column.name == name)
-
     def paper(self, cell: Cell) -> PaperValue | None:
-        """What the paper says, if it gives a number."""
-        values = self.row(cell.row).paper
-        if values is None:
-            return None
-        text = values[[column.name for column in self.columns].index(cell.column)]
+        """What the paper says, if it has that cell and gives a number."""
+        values = self.row(cell.row).paper or ()
+        texts = dict(zip((column.name for column in self.columns), values, strict=False))
+        text = texts.get(cell.column, _NONE)
         return None if text == _NONE else PaperValue.parse(text)
 
     def measure_of(self, cell: Cell) -> Measure:
         """What is measured there."""
-        return self.column(cell.column).measure or self.measure
+        columns = (*self.columns, *self.columns_of("cpu"))
+        column = next(column for column in columns if column.name == cell.column)
+        return column.measure or self.measure
