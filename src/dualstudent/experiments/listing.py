@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import get_args
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from dualstudent.experiments.cost import Stopwatch, roughly, steps_of, wall_clock
 from dualstudent.experiments.plan import plan
@@ -12,6 +12,8 @@ from dualstudent.experiments.reading import experiment_names, load_experiment
 from dualstudent.experiments.schema import BudgetName
 from dualstudent.recipes.schema import Recipe
 from dualstudent.training.progress import progress_on
+
+_NUMBERS = ("runs", "steps", "about")
 
 
 def list_experiments(console: Console) -> None:
@@ -30,7 +32,7 @@ def list_experiments(console: Console) -> None:
         for number, recipe in enumerate(recipes, start=1):
             stopwatch.seconds(recipe)
             observer.on_step(number)
-    table = Table("what", "", "budget", *_NUMBERS, title_justify="left")
+    table = Table(Column("what", no_wrap=True), "", "budget", *_NUMBERS)
     for planned, of_plan in runs:
         first = planned.budget == "full"
         names = (planned.experiment.name, planned.experiment.title) if first else ("", "")
@@ -39,9 +41,6 @@ def list_experiments(console: Console) -> None:
         together = {n: r for p, of_plan in runs if p.budget == budget for n, r in of_plan.items()}
         table.add_row("all", "shared runs once", budget, *_numbers(together, stopwatch))
     console.print(table)
-
-
-_NUMBERS = ("runs", "steps", "about")
 
 
 def _numbers(runs: Mapping[str, Recipe], stopwatch: Stopwatch) -> list[str]:
