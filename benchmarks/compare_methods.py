@@ -201,7 +201,7 @@ def main() -> None:
     if arguments.memory_of:
         print_memory_of(arguments.memory_of)
         return
-    with progress_on(Console(), unit="runs") as progress:
+    with progress_on(Console(), unit="epochs") as progress:
         runs = run_grid(grid(), arguments.out, progress.observer("compare"))
     errors = write_errors(runs)
     costs = RESULTS / "costs.csv"  # delete it to measure anew

@@ -31,7 +31,7 @@ def dualstudent(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 def test_help_names_every_command(tmp_path: Path) -> None:
     shown = dualstudent("--help", cwd=tmp_path).stdout
-    for command in ("demo", "train", "resume", "evaluate", "check", "recipes"):
+    for command in ("demo", "train", "resume", "evaluate", "check", "recipes", "reproduce"):
         assert command in shown
 
 
@@ -68,6 +68,9 @@ def test_train_then_evaluate_show_the_same_figures(tmp_path: Path) -> None:
         (("recipes", "show", "dmo"), "did you mean 'demo'"),
         (("check", "nowhere"), "nowhere: does not exist; give a folder"),
         (("check", "."), "holds no images"),
+        (("reproduce", "table7"), "use one of table1"),
+        (("reproduce",), "reproduce --list"),
+        (("reproduce", "table1", "--only", "XYZ"), "fits no cell of table1: Π, 1k labels"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2_and_nothing_is_written(

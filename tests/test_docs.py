@@ -1,10 +1,16 @@
 import re
+import shlex
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from dualstudent.experiments.plan import plan
+from dualstudent.experiments.reading import load_experiment
+from dualstudent.experiments.schema import BudgetName
 from dualstudent.methods import METHODS
-from dualstudent.recipes import recipe_names
+from dualstudent.recipes import Recipe, load_recipe, recipe_names
+from dualstudent.settings import Settings
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
@@ -26,13 +32,67 @@ def test_every_method_has_its_paragraph() -> None:
 
 def test_every_file_named_in_the_map_exists() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
-    names = re.findall(r"`((?:methods|networks|data|training|recipes|doctor)/\w+\.py)`", page)
+    names = re.findall(
+        r"`((?:methods|networks|data|training|recipes|doctor|experiments)/\w+\.py)`", page
+    )
     assert len(names) > 5
     for name in names:
         assert (ROOT / "src" / "dualstudent" / name).is_file(), name
 
 
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / "docs" / page).read_text(), re.DOTALL)
+
+
+def test_the_files_of_the_recipe_page_are_what_it_says(tmp_path: Path) -> None:
+    recipe, experiment = blocks("recipes.md", "toml")
+    (tmp_path / "mine.toml").write_text(recipe)
+    (tmp_path / "digits.toml").write_text(experiment)
+    mine = load_recipe(tmp_path / "mine.toml")
+    assert (mine.method.name, mine.data.labels, mine.schedule.epochs) == ("mean-teacher", 100, 5)
+    assert mine.network == load_recipe("demo").network
+    digits = load_experiment(tmp_path / "digits.toml")
+    assert [str(cell) for cell in plan(digits, "full").recipes] == [
+        "Supervised, 20 labels",
+        "Dual Student, 20 labels",
+        "Dual Student, 100 labels",
+    ]
+    (_, small) = plan(digits, "cpu").recipes.values()
+    assert small.schedule.epochs == 3
+    assert small.method.model_dump()["stabilization_weight"] == 50
+
+
+def test_the_commands_of_the_recipe_page_can_be_given(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(blocks("recipes.md", "toml")[0])
+    seen = set()
+    for line in "".join(blocks("recipes.md", "sh")).splitlines():
+        program, command, *words = shlex.split(line, comments=True)
+        assert program == "dualstudent"
+        seen.add(command)
+        if command in ("train", "doctor"):
+            name = str(tmp_path / words[0]) if words[0].endswith(".toml") else words[0]
+            changes = [word for flag, word in pairwise(words) if flag == "--set"]
+            assert load_recipe(name, changes)
+        elif command == "reproduce" and words[0] != "--list":
+            budget: BudgetName = "cpu" if "cpu" in words else "full"
+            planned = plan(load_experiment(words[0]), budget)
+            only = [word for flag, word in pairwise(words) if flag == "--only"]
+            assert planned.cells_with(*only or [""])
+        elif command == "recipes" and words:
+            assert words[1] in recipe_names()
+    assert seen == {"recipes", "train", "doctor", "reproduce"}
+
+
+def test_the_recipe_page_explains_every_setting() -> None:
+    page = (ROOT / "docs" / "recipes.md").read_text()
+    for section, field in Recipe.model_fields.items():
+        assert f"`{section}`" in page
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Settings):
+            for key in field.annotation.model_fields:
+                assert f"`{key}`" in page, f"{section}.{key}"
+
+
 def test_commands_name_recipes_that_exist() -> None:
     for page in PAGES:
         for name in re.findall(r"dualstudent train ([a-z0-9-]+)", page.read_text()):
-            assert name in recipe_names(), f"{page.name}: {name}"
+            assert name in (*recipe_names(), "mine"), f"{page.name}: {name}"

@@ -11,9 +11,12 @@ from tests.training.small import small_recipe
 RECIPES = {f"seed-{seed}": small_recipe(f"seed={seed}") for seed in range(3)}
 
 
-class StopsAfterTheFirstRun(Observer):
+EPOCHS = RECIPES["seed-0"].schedule.epochs
+
+
+class StopsInTheSecondRun(Observer):
     def on_step(self, step: int) -> None:
-        if step == 1:
+        if step == EPOCHS + 1:
             signal.raise_signal(signal.SIGTERM)
 
 
@@ -30,14 +33,16 @@ class Counts(Observer):
 
 def test_an_interrupted_grid_continues_and_equals_an_uninterrupted_one(tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
-        run_grid(RECIPES, tmp_path / "grid", StopsAfterTheFirstRun())
+        run_grid(RECIPES, tmp_path / "grid", StopsInTheSecondRun(), workers=1)
     finished = [n for n in RECIPES if (tmp_path / "grid" / n / "result.json").is_file()]
     assert 0 < len(finished) < len(RECIPES)
     stamps = {n: (tmp_path / "grid" / n / "result.json").stat().st_mtime_ns for n in finished}
     counts = Counts()
     runs = run_grid(RECIPES, tmp_path / "grid", counts)
-    assert counts.seen[0] == len(finished)
-    assert counts.seen[-1] == len(RECIPES)
+    assert counts.seen[0] == EPOCHS * len(finished)
+    assert EPOCHS * len(finished) + 1 in counts.seen  # the begun run was not begun again
+    assert counts.seen == sorted(counts.seen)
+    assert counts.seen[-1] == EPOCHS * len(RECIPES)
     for name, stamp in stamps.items():
         assert runs[name].result.stat().st_mtime_ns == stamp
     whole = run_grid(RECIPES, tmp_path / "whole", workers=1)
@@ -56,6 +61,15 @@ def test_a_finished_run_of_another_recipe_is_not_taken_for_this_one(tmp_path: Pa
     train(RECIPES["seed-0"], tmp_path / "seed-0")
     with pytest.raises(UserError, match="another recipe"):
         run_grid({"seed-0": RECIPES["seed-1"]}, tmp_path)
+
+
+def test_a_description_does_not_make_another_run(tmp_path: Path) -> None:
+    described = small_recipe("description=the same in other words")
+    train(described, tmp_path / "seed-0")
+    before = (tmp_path / "seed-0" / "result.json").stat().st_mtime_ns
+    runs = run_grid({"seed-0": RECIPES["seed-0"]}, tmp_path)
+    assert runs["seed-0"].result.stat().st_mtime_ns == before
+    assert not described.defines_same_run_as(small_recipe("seed=1"))
 
 
 def test_an_empty_or_finished_grid_starts_nothing(tmp_path: Path) -> None:

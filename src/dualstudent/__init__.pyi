@@ -9,6 +9,7 @@ from .data.images import Images as Images
 from .data.prepare import DataSettings as DataSettings
 from .data.prepare import PreparedData as PreparedData
 from .data.prepare import prepare as prepare
+from .data.splits import choose_images as choose_images
 from .data.splits import choose_labeled as choose_labeled
 from .data.streams import Stream as Stream
 from .doctor import Diagnosis as Diagnosis
@@ -53,6 +54,7 @@ from .methods import TemporalSmoothNeighborsSettings as TemporalSmoothNeighborsS
 from .methods import VATSettings as VATSettings
 from .networks import CNN13 as CNN13
 from .networks import DigitsCNN as DigitsCNN
+from .networks import QuickCNN as QuickCNN
 from .networks import ResNeXt50 as ResNeXt50
 from .networks import ShakeShake26 as ShakeShake26
 from .prediction import Prediction as Prediction

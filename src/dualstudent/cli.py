@@ -3,6 +3,7 @@
 import sys
 import warnings
 from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,6 +26,14 @@ recipes_app = typer.Typer(help="List and show the recipes that come with dualstu
 app.add_typer(recipes_app, name="recipes")
 console = Console()
 messages = Console(stderr=True)
+
+
+class Budget(StrEnum):
+    """How large an experiment is run."""
+
+    full = "full"
+    cpu = "cpu"
+
 
 RunFolder = Annotated[Path, typer.Argument(help="Folder of a run.", metavar="RUN")]
 
@@ -108,6 +117,46 @@ def evaluate(run: RunFolder) -> None:
 
     figures = evaluate_run(Run.open(run))
     console.print(result_table(figures, f"{run}, test set"))
+
+
+@app.command()
+def reproduce(
+    what: Annotated[
+        str | None,
+        typer.Argument(help="Name of an experiment, or path of a .toml file that defines one."),
+    ] = None,
+    budget: Annotated[
+        Budget, typer.Option(help="As large as in the paper, or so small that a CPU finishes it.")
+    ] = Budget.full,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Runs of each cell; default: as in the paper.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder, for all experiments of a budget; default: runs/reproduce/…"),
+    ] = None,
+    only: Annotated[
+        str, typer.Option(metavar="TEXT", help="Run only the cells whose name contains this.")
+    ] = "",
+    list_: Annotated[
+        bool, typer.Option("--list", help="What there is, and what it costs on this machine.")
+    ] = False,
+) -> None:
+    """Repeat a table or figure of the paper, for example [bold]dualstudent reproduce table1[/bold].
+
+    Runs that are finished are not repeated, those that were stopped are continued.
+    """
+    if list_:
+        from dualstudent.experiments.listing import list_experiments
+
+        list_experiments(console)
+        return
+    if what is None:
+        raise UserError("say what to reproduce; 'dualstudent reproduce --list' shows what there is")
+    from dualstudent.experiments.reproduce import Request
+    from dualstudent.experiments.reproduce import reproduce as run_experiment
+
+    run_experiment(Request(what, budget.value, seeds, out, only), console)
 
 
 @app.command()

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -30,7 +31,7 @@ def run_grid(
     Args:
         recipes: name → recipe; the name becomes the run's folder below ``folder``.
         folder: of the grid.
-        observer: is told how many runs are done, as if they were steps.
+        observer: is told how many epochs of all runs are done, as if they were steps.
         workers: how many runs at a time; default: the number of cores.
 
     Returns:
@@ -42,22 +43,25 @@ def run_grid(
     """
     observer = observer or Observer()
     runs = {name: Run(folder / name) for name in recipes}
+    done = dict.fromkeys(recipes, 0)  # epochs
     waiting = [name for name in recipes if not runs[name].result.is_file()]
     for name in recipes.keys() - set(waiting):
-        if Run.open(folder / name).read_recipe() != recipes[name]:
+        if not Run.open(folder / name).read_recipe().defines_same_run_as(recipes[name]):
             raise UserError(f"{folder / name} holds a run of another recipe; use another folder")
-    done = len(recipes) - len(waiting)
-    observer.on_start(done, len(recipes))
+        done[name] = recipes[name].schedule.epochs
+    observer.on_start(sum(done.values()), sum(r.schedule.epochs for r in recipes.values()))
     with StopRequest() as stop, _Workers(min(workers or os.cpu_count() or 1, len(waiting))) as pool:
         while waiting or pool.busy:
             while waiting and pool.idle:
                 name = waiting.pop(0)
                 pool.begin(name, recipes[name], folder / name)
-            done += pool.collect(seconds=1)
-            observer.on_step(done)
+            if news := pool.collect(seconds=1):
+                done |= news
+                observer.on_step(sum(done.values()))
             if stop.received:
+                finished = sum(run.result.is_file() for run in runs.values())
                 raise Interrupted(
-                    stop.received, f"{done} of {len(recipes)} runs", "the same command"
+                    stop.received, f"{finished} of {len(runs)} runs", "the same command"
                 )
     return runs
 
@@ -70,12 +74,12 @@ class _Workers:
         self._processes: dict[Connection, SpawnProcess] = {}
         for _ in range(count):
             here, there = context.Pipe()
-            process = context.Process(target=_work, args=(there,), daemon=True)
+            process = context.Process(target=_work, args=(there,))
             process.start()
             there.close()
             self._processes[here] = process
         self.idle = list(self._processes)
-        self.busy: list[Connection] = []
+        self.busy: dict[Connection, str] = {}  # the name of the run
 
     def __enter__(self) -> "_Workers":
         return self
@@ -91,21 +95,35 @@ class _Workers:
     def begin(self, name: str, recipe: Recipe, folder: Path) -> None:
         connection = self.idle.pop()
         connection.send((name, recipe, folder))
-        self.busy.append(connection)
+        self.busy[connection] = name
 
-    def collect(self, seconds: float) -> int:
-        """Wait a moment; returns how many runs have finished."""
-        finished = [c for c in wait(self.busy, seconds) if isinstance(c, Connection)]
-        for connection in finished:
-            self.busy.remove(connection)
-            try:
-                problem = connection.recv()
-            except EOFError:
-                problem = "a worker process died"
-            if problem:
-                raise UserError(problem)
-            self.idle.append(connection)
-        return len(finished)
+    def collect(self, seconds: float) -> dict[str, int]:
+        """Wait a moment; returns name → epochs done, of the runs that went on."""
+        epochs = {}
+        for connection in wait(list(self.busy), seconds):
+            assert isinstance(connection, Connection)
+            message = _received(connection)
+            if isinstance(message, int):
+                epochs[self.busy[connection]] = message
+            elif message:
+                raise UserError(message)
+            else:
+                del self.busy[connection]
+                self.idle.append(connection)
+        return epochs
+
+
+class _Reports(Observer):
+    """Tells the parent how many epochs a run has behind it."""
+
+    def __init__(self, connection: Connection, epochs: int) -> None:
+        self._connection, self._epochs = connection, epochs
+
+    def on_start(self, step: int, total: int) -> None:
+        _tell(self._connection, self._epochs * step // total)
+
+    def on_epoch(self, record: dict[str, Any]) -> None:
+        _tell(self._connection, int(record["epoch"]))
 
 
 def _work(connection: Connection) -> None:
@@ -117,7 +135,7 @@ def _work(connection: Connection) -> None:
         except EOFError:  # the parent is done, or gone
             return
         try:
-            train_or_resume(recipe, folder)
+            train_or_resume(recipe, folder, _Reports(connection, recipe.schedule.epochs))
         except Interrupted:
             return
         except UserError as error:
@@ -126,6 +144,15 @@ def _work(connection: Connection) -> None:
             _tell(connection, "")
 
 
-def _tell(connection: Connection, problem: str) -> None:
+def _tell(connection: Connection, message: int | str) -> None:
+    """How many epochs are done, or at the end of a run what went wrong, else nothing."""
     with contextlib.suppress(BrokenPipeError):  # the parent has stopped listening
-        connection.send(problem)
+        connection.send(message)
+
+
+def _received(connection: Connection) -> int | str:
+    try:
+        message: int | str = connection.recv()
+    except EOFError:
+        return "a worker process died"
+    return message

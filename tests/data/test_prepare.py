@@ -12,7 +12,7 @@ from dualstudent.data.catalogue import load
 from dualstudent.data.images import Images
 from dualstudent.data.prepare import DataSettings, prepare
 from dualstudent.data.samples import Samples
-from dualstudent.data.splits import write_manifest
+from dualstudent.data.splits import choose_images, write_manifest
 from dualstudent.errors import UserError
 
 NOWHERE = Path("needs no folder")
@@ -44,6 +44,28 @@ def test_the_seed_chooses_the_labels() -> None:
         return prepare(DataSettings(source="digits-8x8", labels=50), seed).labels.tolist()
 
     assert labels(1) == labels(1) != labels(2)
+
+
+def test_some_of_the_images_are_all_that_a_run_sees() -> None:
+    settings = DataSettings(source="digits-8x8", images=200, labels=50)
+    data, other = prepare(settings, seed=1), prepare(settings, seed=2)
+
+    chosen = choose_images(DIGITS, 200, seed=1)
+    assert torch.equal(pixels_of(data.train), DIGITS.pixels[chosen])
+    assert torch.equal(data.labels[data.labeled], DIGITS.labels[chosen][data.labeled])
+    assert torch.cat([data.labeled, data.unlabeled]).sort().values.tolist() == [*range(200)]
+    assert torch.equal(pixels_of(data.test), pixels_of(other.test))
+    assert data.fingerprint() != other.fingerprint()
+
+
+def test_a_split_of_other_images_is_refused(tmp_path: Path) -> None:
+    some = DIGITS.select(choose_images(DIGITS, 200, seed=1))
+    write_manifest(tmp_path / "split.json", some, torch.tensor([5, 50]), seed=1)
+    settings = DataSettings(source="digits-8x8", images=200, split=tmp_path / "split.json")
+
+    assert prepare(settings, seed=1).labeled.tolist() == [5, 50]
+    with pytest.raises(UserError, match="belongs to 'digits-8x8 train' with 200 images and other"):
+        prepare(settings, seed=2)
 
 
 def test_all_labels_teach_and_are_taught() -> None:
@@ -122,6 +144,7 @@ def test_the_folder_of_the_settings_is_used(tmp_path: Path) -> None:
         {"source": "mnist", "labels": 0},
         {"source": "mnist", "labels": "most"},
         {"source": "mnist", "image_size": 0},
+        {"source": "mnist", "images": 0},
         {"source": "mnist", "lables": 100},
     ],
 )

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dualstudent.data.images import Images
-from dualstudent.data.splits import choose_labeled, read_manifest, write_manifest
+from dualstudent.data.splits import choose_images, choose_labeled, read_manifest, write_manifest
 from dualstudent.errors import UserError
 
 CLASSES = ("cat", "dog", "owl", "bee")
@@ -61,6 +61,16 @@ def test_more_labels_than_a_class_has_are_refused() -> None:
     assert len(choose_labeled(ANIMALS, 48, seed=0)) == 48
     with pytest.raises(UserError, match="asks for 13 labels of class 'dog', but animals has 12"):
         choose_labeled(ANIMALS, 52, seed=0)
+
+
+def test_images_are_chosen_like_labels_but_independently_of_them() -> None:
+    images, labels = choose_images(ANIMALS, 20, seed=3), choose_labeled(ANIMALS, 20, seed=3)
+
+    assert ANIMALS.labels[images].bincount().tolist() == [5] * 4
+    assert not torch.equal(images, labels)
+    assert torch.equal(images, choose_images(ANIMALS, 20, seed=3))
+    with pytest.raises(UserError, match=r"data\.images = 52 asks for 13 images of class 'dog'"):
+        choose_images(ANIMALS, 52, seed=0)
 
 
 def test_a_manifest_repeats_the_choice(tmp_path: Path) -> None:

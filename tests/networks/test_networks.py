@@ -6,33 +6,38 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dualstudent.errors import UserError
-from dualstudent.networks import CNN13, DigitsCNN
+from dualstudent.networks import CNN13, DigitsCNN, QuickCNN
 from dualstudent.networks.build import build_network
 from dualstudent.networks.cnn13 import CNN13Settings
 from dualstudent.networks.digits_cnn import DigitsCNNSettings
 from dualstudent.networks.network import NetworkSettings
+from dualstudent.networks.quick_cnn import QuickCNNSettings
 from dualstudent.networks.shake_shake import ShakeShakeSettings
 from dualstudent.prediction import Prediction
 from dualstudent.randomness import drawn_from
 
 State = dict[str, Tensor]
-Network = type[CNN13] | type[DigitsCNN]
+Network = type[CNN13] | type[DigitsCNN] | type[QuickCNN]
 
-# The position of a convolution in the trunk and its padding; the tables of Appendix B.
-Convolution = tuple[int, int]
-CNN13_LAYERS: list[Convolution | Literal["pool"]] = [
-    *[(0, 1), (1, 1), (2, 1)],
+# The position of a convolution in the trunk, its padding and its stride; where the paper has the
+# network, from the tables of its Appendix B.
+Convolution = tuple[int, int, int]
+Layers = list[Convolution | Literal["pool"]]
+CNN13_LAYERS: Layers = [
+    *[(0, 1, 1), (1, 1, 1), (2, 1, 1)],
     "pool",
-    *[(5, 1), (6, 1), (7, 1)],
+    *[(5, 1, 1), (6, 1, 1), (7, 1, 1)],
     "pool",
-    *[(10, 0), (11, 0), (12, 0)],
+    *[(10, 0, 1), (11, 0, 1), (12, 0, 1)],
 ]
-DIGITS_LAYERS: list[Convolution | Literal["pool"]] = [(0, 1), "pool", (2, 1), "pool", (5, 1)]
-LAYERS: dict[Network, list[Convolution | Literal["pool"]]] = {
+DIGITS_LAYERS: Layers = [(0, 1, 1), "pool", (2, 1, 1), "pool", (5, 1, 1)]
+QUICK_LAYERS: Layers = [(0, 1, 2), "pool", (2, 1, 1), "pool", (5, 1, 1)]
+LAYERS: dict[Network, Layers] = {
     CNN13: CNN13_LAYERS,
     DigitsCNN: DIGITS_LAYERS,
+    QuickCNN: QUICK_LAYERS,
 }
-every_network = pytest.mark.parametrize("network", [CNN13, DigitsCNN])
+every_network = pytest.mark.parametrize("network", [CNN13, DigitsCNN, QuickCNN])
 
 
 def weight_of(state: State, layer: str) -> Tensor:
@@ -58,10 +63,10 @@ def reference(network: Network, state: State, images: Tensor) -> Prediction:
         if layer == "pool":
             maps = F.max_pool2d(maps, 2)
             continue
-        position, padding = layer
+        position, padding, stride = layer
         block = f"trunk.{position}"
         weight, bias = weight_of(state, f"{block}.0"), state[f"{block}.0.bias"]
-        maps = F.conv2d(maps, weight, bias, padding=padding)
+        maps = F.conv2d(maps, weight, bias, stride, padding)
         maps = F.leaky_relu(batch_normed(state, f"{block}.1", maps), 0.1)
     features = F.adaptive_avg_pool2d(maps, 1).flatten(1)
     heads = [
@@ -87,6 +92,8 @@ def scrambled(network: nn.Module) -> nn.Module:
         (CNN13, 100, True, 3_150_608),
         (DigitsCNN, 10, True, 14_968),
         (DigitsCNN, 10, False, 14_868),
+        (QuickCNN, 10, True, 97_192),
+        (QuickCNN, 10, False, 96_948),
     ],
 )
 def test_number_of_parameters(
@@ -186,6 +193,7 @@ def test_building_leaves_the_global_random_state_alone() -> None:
     [
         (CNN13Settings(dropout=0.25, weight_norm=False), CNN13),
         (DigitsCNNSettings(dropout=0.25, weight_norm=False), DigitsCNN),
+        (QuickCNNSettings(dropout=0.25, weight_norm=False), QuickCNN),
     ],
 )
 def test_settings_reach_the_network(settings: NetworkSettings, network: Network) -> None:
@@ -210,7 +218,12 @@ def test_width_multiplies_the_channels_of_the_digits_cnn(width: int) -> None:
 
 @pytest.mark.parametrize(
     ("settings", "smallest"),
-    [(CNN13Settings(), 12), (DigitsCNNSettings(), 4), (ShakeShakeSettings(width=4), 8)],
+    [
+        (CNN13Settings(), 12),
+        (DigitsCNNSettings(), 4),
+        (QuickCNNSettings(), 8),
+        (ShakeShakeSettings(width=4), 8),
+    ],
     ids=lambda value: getattr(value, "name", None),
 )
 def test_too_small_images_are_refused(settings: NetworkSettings, smallest: int) -> None:

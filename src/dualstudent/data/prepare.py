@@ -14,7 +14,7 @@ from dualstudent.data.catalogue import DataSetName, load
 from dualstudent.data.files import data_folder
 from dualstudent.data.images import Images
 from dualstudent.data.samples import ImageSamples, Samples, feed
-from dualstudent.data.splits import choose_labeled, read_manifest
+from dualstudent.data.splits import choose_images, choose_labeled, read_manifest
 from dualstudent.errors import UserError
 from dualstudent.settings import Settings
 
@@ -28,6 +28,11 @@ class DataSettings(Settings):
     source: DataSetName = Field(description="the data set that the labels come from")
     target: DataSetName | None = Field(
         None, description="the data set to adapt to: unlabeled images and test; default: source"
+    )
+    images: Annotated[int, Field(gt=0)] | None = Field(
+        None,
+        description="how many training images of the source to use, balanced over the classes "
+        "and drawn by seed; default: all",
     )
     labels: Annotated[int, Field(gt=0)] | Literal["all"] = Field(
         "all", description="how many samples of the source have a label, balanced over the classes"
@@ -56,7 +61,7 @@ class PreparedData:
     """What a run sees. The labels of unlabeled and target samples are not in here.
 
     Attributes:
-        source: the data set that the labels come from.
+        source: the data set that the labels come from, or the part of it in use.
         train: N samples, those of the source and, after them, those of the target.
         labels: (N,) int64, −1 wherever the run was given no label.
         labeled: positions of the samples with a label.
@@ -108,6 +113,8 @@ def prepare(
             f"{settings.source!r}; name another data set to adapt to, or none"
         )
     source = _loaded(settings, settings.source, "train")
+    if settings.images is not None:
+        source = source.select(choose_images(source, settings.images, seed))
     size = settings.image_size or source.pixels.shape[-1]
     labeled = _labeled_positions(settings, source, seed)
     pixels = source.resized(size).pixels

@@ -1,8 +1,8 @@
-"""Which samples have a label: chosen at random, balanced, by seed, and written down."""
+"""What a run sees and what has a label: chosen at random, balanced, by seed, and written down."""
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -20,20 +20,32 @@ def choose_labeled(images: Images, count: int, seed: int) -> Tensor:
         count: a multiple of the number of classes.
         seed: decides the choice.
     """
+    return _balanced(images, count, seed, "labels")
+
+
+def choose_images(images: Images, count: int, seed: int) -> Tensor:
+    """Positions of ``count`` samples that a run may see at all, chosen like those with a label.
+
+    The choice of labels from what is left is independent of this one.
+    """
+    return _balanced(images, count, seed, "images")
+
+
+def _balanced(images: Images, count: int, seed: int, what: Literal["labels", "images"]) -> Tensor:
     classes = len(images.classes)
     each, rest = divmod(count, classes)
     if rest or each == 0:
         raise UserError(
-            f"data.labels = {count} cannot be balanced over the {classes} classes of "
+            f"data.{what} = {count} cannot be balanced over the {classes} classes of "
             f"{images.name}; use a multiple of {classes}"
         )
-    shuffled = torch.randperm(len(images), generator=generator_for(seed, "labels"))
+    shuffled = torch.randperm(len(images), generator=generator_for(seed, what))
     chosen = []
     for label, name in enumerate(images.classes):
         members = shuffled[images.labels[shuffled] == label]
         if len(members) < each:
             raise UserError(
-                f"data.labels = {count} asks for {each} labels of class {name!r}, "
+                f"data.{what} = {count} asks for {each} {what} of class {name!r}, "
                 f"but {images.name} has {len(members)}"
             )
         chosen.append(members[:each])

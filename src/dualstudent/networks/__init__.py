@@ -2,7 +2,8 @@
 
 from dualstudent.networks.cnn13 import CNN13
 from dualstudent.networks.digits_cnn import DigitsCNN
+from dualstudent.networks.quick_cnn import QuickCNN
 from dualstudent.networks.resnext import ResNeXt50
 from dualstudent.networks.shake_shake import ShakeShake26
 
-__all__ = ["CNN13", "DigitsCNN", "ResNeXt50", "ShakeShake26"]
+__all__ = ["CNN13", "DigitsCNN", "QuickCNN", "ResNeXt50", "ShakeShake26"]

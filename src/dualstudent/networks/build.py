@@ -10,13 +10,17 @@ from dualstudent.errors import UserError
 from dualstudent.networks.cnn13 import CNN13
 from dualstudent.networks.digits_cnn import DigitsCNN
 from dualstudent.networks.network import NetworkSettings
+from dualstudent.networks.quick_cnn import QuickCNN
 from dualstudent.networks.resnext import ResNeXt50
 from dualstudent.networks.shake_shake import ShakeShake26
 from dualstudent.randomness import drawn_from
 
-NETWORKS: tuple[type[CNN13] | type[DigitsCNN] | type[ResNeXt50] | type[ShakeShake26], ...] = (
+NETWORKS: tuple[
+    type[CNN13] | type[DigitsCNN] | type[QuickCNN] | type[ResNeXt50] | type[ShakeShake26], ...
+] = (
     CNN13,
     DigitsCNN,
+    QuickCNN,
     ResNeXt50,
     ShakeShake26,
 )

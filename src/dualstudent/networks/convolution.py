@@ -6,10 +6,15 @@ from dualstudent.networks.heads import with_weight_norm
 
 
 def convolution(
-    inputs: int, outputs: int, kernel: int = 3, padding: int = 1, weight_norm: bool = True
+    inputs: int,
+    outputs: int,
+    kernel: int = 3,
+    padding: int = 1,
+    stride: int = 1,
+    weight_norm: bool = True,
 ) -> nn.Sequential:
     """Convolution, batch norm and LeakyReLU 0.1; the convolution keeps its bias, as published."""
-    layer = nn.Conv2d(inputs, outputs, kernel, padding=padding)
+    layer = nn.Conv2d(inputs, outputs, kernel, stride, padding)
     return nn.Sequential(
         with_weight_norm(layer, weight_norm),
         nn.BatchNorm2d(outputs),

@@ -37,10 +37,15 @@ def load_recipe(name_or_path: str | Path, changes: Iterable[str] = ()) -> Recipe
         >>> load_recipe("demo", ["seed=3", "schedule.epochs=2"]).schedule.epochs
         2
     """
-    table = _resolved(str(name_or_path), seen=())
+    table = recipe_table(str(name_or_path))
     for change in sorted(changes, key=_sets_no_name):  # a new method drops settings of the old
         _apply(table, change)
     return validated(table, str(name_or_path))
+
+
+def recipe_table(name_or_path: str) -> Table:
+    """What a recipe states, on top of what it extends; not checked yet."""
+    return _resolved(name_or_path, seen=())
 
 
 def validated(table: Table, origin: str) -> Recipe:
@@ -49,6 +54,25 @@ def validated(table: Table, origin: str) -> Recipe:
         return Recipe.model_validate(table)
     except ValidationError as error:
         raise UserError(f"recipe {origin}: {_explained(error.errors(), table)}") from error
+
+
+def merged(base: Table, over: Table) -> Table:
+    """``over`` wins, table by table; a method or network of another name starts afresh.
+
+    Example:
+        >>> merged({"method": {"name": "a", "x": 1}}, {"method": {"y": 2}})
+        {'method': {'name': 'a', 'x': 1, 'y': 2}}
+        >>> merged({"method": {"name": "a", "x": 1}}, {"method": {"name": "b"}})
+        {'method': {'name': 'b'}}
+    """
+    result = dict(base)
+    for key, value in over.items():
+        below = result.get(key)
+        if isinstance(below, dict) and isinstance(value, dict) and _same_name(below, value):
+            result[key] = merged(below, value)
+        else:
+            result[key] = value
+    return result
 
 
 def to_toml(recipe: Recipe) -> str:
@@ -84,7 +108,7 @@ def _resolved(name: str, seen: tuple[str, ...]) -> Table:
         raise UserError(f"recipe {name}: extends = {base!r} must name one recipe")
     if base.endswith(".toml"):  # named from where this file is
         base = str(Path(name).parent / base)
-    return _merged(_resolved(base, (*seen, name)), table)
+    return merged(_resolved(base, (*seen, name)), table)
 
 
 def _text(path: Path) -> str:
@@ -92,18 +116,6 @@ def _text(path: Path) -> str:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"recipe {path}: cannot be read ({error})") from error
-
-
-def _merged(base: Table, over: Table) -> Table:
-    """``over`` wins, table by table; a method or network of another name starts afresh."""
-    merged = dict(base)
-    for key, value in over.items():
-        below = merged.get(key)
-        if isinstance(below, dict) and isinstance(value, dict) and _same_name(below, value):
-            merged[key] = _merged(below, value)
-        else:
-            merged[key] = value
-    return merged
 
 
 def _same_name(base: Table, over: Table) -> bool:
@@ -126,7 +138,7 @@ def _apply(table: Table, change: str) -> None:
     addition: Table = {parts[-1]: value}
     for part in reversed(parts[:-1]):
         addition = {part: addition}
-    table.update(_merged(table, addition))
+    table.update(merged(table, addition))
 
 
 def _explained(problems: list[ErrorDetails], table: Table) -> str:

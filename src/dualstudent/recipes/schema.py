@@ -53,3 +53,7 @@ class Recipe(Settings):
     schedule: ScheduleSettings
     evaluation: EvaluationSettings = EvaluationSettings()
     device: DeviceSettings = DeviceSettings()
+
+    def defines_same_run_as(self, other: "Recipe") -> bool:
+        """Whether both give the same result; the description does not matter."""
+        return self.model_copy(update={"description": other.description}) == other

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+
+from dualstudent.report.style import against_epochs
 
 Metrics = Sequence[Mapping[str, Any]]
 
@@ -29,17 +29,10 @@ def draw_curves(runs: Mapping[str, Metrics], path: Path, title: str = "") -> Non
             figures = [record["test"][name] for record in tested]
             error.plot(epochs, [f["error"] for f in figures], label=line)
             stable.plot(epochs, [f["stable_share"] for f in figures], label=line)
-    _finish(error, "test error in %")
-    _finish(stable, "stable samples of the test set in %")
+    against_epochs(error, "test error in %")
+    against_epochs(stable, "stable samples of the test set in %")
+    for axes in (error, stable):
+        axes.set_ylim(bottom=0)
     error.legend(frameon=False)
     figure.suptitle(title)
     figure.savefig(path, dpi=120)
-
-
-def _finish(axes: Axes, what: str) -> None:
-    axes.set_xlabel("epoch")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_title(what, loc="left")
-    axes.set_ylim(bottom=0)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(alpha=0.3)

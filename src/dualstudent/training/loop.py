@@ -96,7 +96,7 @@ def train_or_resume(recipe: Recipe, folder: Path | str, observer: Observer | Non
     folder = Path(folder)
     if not folder.exists() or not any(folder.iterdir()):
         return train(recipe, folder, observer)
-    if Run.open(folder).read_recipe() != recipe:
+    if not Run.open(folder).read_recipe().defines_same_run_as(recipe):
         raise UserError(f"{folder} holds a run of another recipe; choose another --out")
     return resume(folder, observer)
 

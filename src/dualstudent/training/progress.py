@@ -114,8 +114,9 @@ class _Lines(Observer):
         self._last = now
         elapsed = now - self._started
         left = elapsed * (self._total - step) / (step - self._first)
+        done = f"{self._label}: {step}/{self._total} {self._unit}"
         self._console.print(
-            f"{self._label}: {step}/{self._total} {self._unit} {self._error}, "
+            f"{' '.join(filter(None, (done, self._error)))}, "
             f"{timedelta(seconds=round(elapsed))} elapsed, {timedelta(seconds=round(left))} left",
             soft_wrap=True,
             highlight=False,

@@ -1,0 +1,212 @@
+"""What runs will cost on this machine: steps counted, the time of one measured."""
+
+import math
+import os
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch.optim import SGD
+
+from dualstudent.batch import Batch
+from dualstudent.methods import METHODS, Method, Task
+from dualstudent.networks.build import build_network
+from dualstudent.recipes.schema import Recipe
+
+_LONG_ENOUGH = 0.2  # seconds; then a batch is large enough to conclude from
+
+
+class Published(NamedTuple):
+    """The size of a data set as published, so that it need not be there."""
+
+    train: int
+    test: int
+    classes: int
+    shape: tuple[int, int, int]
+
+
+PUBLISHED = {
+    "cifar10": Published(50_000, 10_000, 10, (3, 32, 32)),
+    "cifar100": Published(50_000, 10_000, 100, (3, 32, 32)),
+    "svhn": Published(73_257, 26_032, 10, (3, 32, 32)),
+    "svhn-extra": Published(604_388, 26_032, 10, (3, 32, 32)),
+    "imagenet": Published(1_281_167, 50_000, 1000, (3, 224, 224)),
+    "mnist": Published(60_000, 10_000, 10, (1, 28, 28)),
+    "usps": Published(7_291, 2_007, 10, (1, 16, 16)),
+    "mnist-5k": Published(4_000, 1_000, 10, (1, 28, 28)),
+    "digits-8x8": Published(1_442, 355, 10, (1, 8, 8)),
+}
+
+
+def steps_of(recipe: Recipe) -> int:
+    """How many steps a run takes on the published data.
+
+    Example:
+        >>> from dualstudent import load_recipe
+        >>> steps_of(load_recipe("cifar10")) // 300
+        980
+    """
+    batch, samples, labels = recipe.batch, _samples(recipe), _labels(recipe)
+    if recipe.data.target is not None:
+        per_epoch = PUBLISHED[recipe.data.target].train // (batch.size - batch.labeled)
+    elif labels == samples:
+        per_epoch = samples // batch.size
+    else:
+        per_epoch = (samples - labels) // (batch.size - batch.labeled)
+    return recipe.schedule.epochs * per_epoch
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How fast a machine is with some networks and a method, in seconds an image.
+
+    Attributes:
+        training: all passes of a step and the update.
+        test: one look by all networks.
+    """
+
+    training: float
+    test: float
+
+
+class Stopwatch:
+    """Measures each combination of networks, method and image size once, with one thread."""
+
+    def __init__(self) -> None:
+        self._paces: dict[tuple[object, ...], Pace] = {}
+
+    def seconds(self, recipe: Recipe) -> float:
+        """About how long a run takes, on one core or on the GPU."""
+        pace = self._pace(recipe)
+        tests = math.ceil(recipe.schedule.epochs / recipe.evaluation.every)
+        looks = tests * 2 * _tested(recipe)  # each image clean and perturbed
+        return steps_of(recipe) * recipe.batch.size * pace.training + looks * pace.test
+
+    def _pace(self, recipe: Recipe) -> Pace:
+        key = (recipe.method.name, *recipe.method.networks(recipe.network), _shape(recipe))
+        if key not in self._paces:
+            threads = torch.get_num_threads()
+            torch.set_num_threads(1)
+            try:
+                self._paces[key] = measured_pace(recipe)
+            finally:
+                torch.set_num_threads(threads)
+        return self._paces[key]
+
+
+def measured_pace(recipe: Recipe) -> Pace:
+    """Take steps on random images, in ever larger batches until one takes long enough."""
+    method, optimizers = _built(recipe)
+    size = 2
+    _step(method, optimizers, _random_batch(recipe, size))  # the first one is slower
+    while True:
+        batch = _random_batch(recipe, size)
+        seconds = _timed(partial(_step, method, optimizers, batch))
+        if seconds > _LONG_ENOUGH or size == recipe.batch.size:
+            return Pace(seconds / size, _timed(partial(_look, method, batch)) / size)
+        size = min(2 * size, recipe.batch.size)
+
+
+def wall_clock(seconds: Iterable[float]) -> float:
+    """Of runs that share the cores, a run each, or that have the GPU one after the other."""
+    of_runs = list(seconds)
+    workers = 1 if torch.cuda.is_available() else os.cpu_count() or 1
+    return max(sum(of_runs) / workers, max(of_runs, default=0.0))
+
+
+def roughly(seconds: float) -> str:
+    """A duration in the unit that fits.
+
+    Example:
+        >>> roughly(70), roughly(9000), roughly(4e6)
+        ('1 min', '2.5 h', '46 days')
+    """
+    if seconds < 5400:
+        return f"{max(seconds / 60, 1):.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.0f} days"
+
+
+def _built(recipe: Recipe) -> tuple[Method, list[SGD]]:
+    """The method in front of random images, and an optimizer for each student."""
+    channels, _, size = shape = _shape(recipe)
+    classes = _classes(recipe)
+    networks = recipe.method.networks(recipe.network)
+    students = [
+        build_network(network, channels, classes, size, recipe.seed, number)
+        for number, network in enumerate(networks)
+    ]
+    (kind,) = (method for method in METHODS if method.Settings is type(recipe.method))
+    method = kind(students, recipe.method)
+    method.begin(Task(recipe.schedule.epochs, recipe.batch.size, classes, shape, value_range=4.0))
+    method.to(_device()).train()
+    return method, [
+        SGD(student.parameters(), lr=1e-3, momentum=0.9, nesterov=True)
+        for student in method.students
+    ]
+
+
+def _random_batch(recipe: Recipe, size: int) -> Batch:
+    views = [
+        torch.randn(size, *_shape(recipe), device=_device()).to(memory_format=torch.channels_last)
+        for _ in range(2)
+    ]
+    positions = torch.arange(size, device=_device())
+    known = positions >= size - max(1, size * recipe.batch.labeled // recipe.batch.size)
+    labels = torch.where(known, positions % _classes(recipe), -1)
+    return Batch(views[0], views[1], labels, ~known, positions)
+
+
+def _step(method: Method, optimizers: list[SGD], batch: Batch) -> None:
+    losses = method.losses(batch, ramp=1.0)
+    torch.autograd.backward(torch.stack([loss.total for loss in losses]).sum())
+    for optimizer in optimizers:
+        optimizer.step()
+        optimizer.zero_grad()
+    method.after_step(0)
+
+
+@torch.inference_mode()
+def _look(method: Method, batch: Batch) -> None:
+    for network in method.evaluated.values():
+        network(batch.view1)
+
+
+def _timed(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter() - started
+
+
+def _device() -> str:
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _samples(recipe: Recipe) -> int:
+    published = PUBLISHED[recipe.data.source]
+    return recipe.data.images or published.train * _classes(recipe) // published.classes
+
+
+def _labels(recipe: Recipe) -> int:
+    labels = recipe.data.labels
+    return _samples(recipe) if labels == "all" else labels
+
+
+def _tested(recipe: Recipe) -> int:
+    published = PUBLISHED[recipe.data.target or recipe.data.source]
+    return published.test * _classes(recipe) // published.classes
+
+
+def _classes(recipe: Recipe) -> int:
+    chosen = recipe.data.classes
+    return PUBLISHED[recipe.data.source].classes if chosen is None else len(chosen)
+
+
+def _shape(recipe: Recipe) -> tuple[int, int, int]:
+    channels, _, published = PUBLISHED[recipe.data.source].shape
+    size = recipe.data.image_size or published
+    return channels, size, size

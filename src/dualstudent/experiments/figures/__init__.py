@@ -1,0 +1,45 @@
+"""The figures of the paper, one file each, drawn from finished runs."""
+
+from collections.abc import Callable, Mapping
+
+from matplotlib.figure import Figure
+
+from dualstudent.experiments.figures import (
+    ablation,
+    adaptation,
+    bars,
+    correction,
+    distance,
+    domains,
+    stable_samples,
+)
+from dualstudent.experiments.schema import Cell, Experiment, FigureName
+from dualstudent.training.run import Run
+
+Draw = Callable[[Experiment, Mapping[Cell, list[Run]]], dict[str, Figure]]
+
+FIGURES: dict[FigureName, tuple[Draw, ...]] = {
+    "bars": (bars.draw,),
+    "coupling": (distance.draw, correction.draw),
+    "ablation": (ablation.draw,),
+    "stable-samples": (stable_samples.draw,),
+    "adaptation": (domains.draw, adaptation.draw),
+}
+
+
+def draw_figures(experiment: Experiment, runs: Mapping[Cell, list[Run]]) -> dict[str, Figure]:
+    """The pictures of an experiment.
+
+    Args:
+        experiment: what was run.
+        runs: the finished runs of each cell, one a seed, in the order of the seeds. A cell
+            without runs is left out of the pictures.
+
+    Returns:
+        file name without suffix → figure. Its label is its text alternative and caption.
+    """
+    return {
+        stem: figure
+        for draw in FIGURES[experiment.figure]
+        for stem, figure in draw(experiment, runs).items()
+    }

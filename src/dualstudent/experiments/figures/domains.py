@@ -1,0 +1,69 @@
+"""Fig. 8: what the two domains look like, as the networks see them."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from dualstudent.data.catalogue import load
+from dualstudent.data.files import DataWarning, data_folder
+from dualstudent.data.images import Images
+from dualstudent.data.prepare import DataSettings
+from dualstudent.errors import UserError
+from dualstudent.experiments.schema import Cell, Experiment
+from dualstudent.report.style import PAGE_WIDTH
+from dualstudent.training.run import Run
+
+
+def draw(_: Experiment, runs: Mapping[Cell, list[Run]]) -> dict[str, Figure]:
+    """A row of images, one of each class, for source and target of the runs that adapt."""
+    recipes = (run.read_recipe() for cell in runs for run in runs[cell][:1])
+    settings = next((recipe.data for recipe in recipes if recipe.data.target), None)
+    if settings is None:
+        return {}
+    try:
+        domains = _load(settings)
+    except UserError as error:  # curves and table need no images: they are not lost with them
+        warnings.warn(f"no picture of the domains: {error}", DataWarning, stacklevel=2)
+        return {}
+    return {"domains": _grid(domains)}
+
+
+def first_of_each_class(images: Images) -> Tensor:
+    """(classes,) positions; a class without an image has none."""
+    found = [(images.labels == label).nonzero()[:1, 0] for label in range(len(images.classes))]
+    return torch.cat(found)
+
+
+def _load(settings: DataSettings) -> list[tuple[str, Images]]:
+    """The training images of both domains at the size in which they are trained."""
+    assert settings.target is not None
+    folder = data_folder(settings.folder)
+    names = (settings.source, settings.target)
+    domains = [(name, load(name, "train", folder)) for name in names]
+    size = settings.image_size or domains[0][1].pixels.shape[-1]
+    return [
+        (name, images.select(first_of_each_class(images)).resized(size)) for name, images in domains
+    ]
+
+
+def _grid(domains: Sequence[tuple[str, Images]]) -> Figure:
+    columns = max(len(images) for _, images in domains)
+    figure = Figure(figsize=(PAGE_WIDTH, 0.76 * len(domains)), layout="constrained")
+    grid = figure.subplots(len(domains), columns, squeeze=False)
+    for row, (name, images) in zip(grid, domains, strict=True):
+        row[0].set_ylabel(name.upper(), rotation=0, ha="right", va="center")
+        for axes, pixels in zip(row, images.pixels, strict=False):
+            grey = pixels.float().mean(dim=0).numpy()
+            axes.imshow(grey, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+        for axes in row:
+            axes.set(xticks=[], yticks=[])
+    names = " and ".join(name.upper() for name, _ in domains)
+    size = domains[0][1].pixels.shape[-1]
+    figure.set_label(
+        f"The domains {names}: the first training image of each class, at the {size} × {size} "
+        "pixels in which it is trained."
+    )
+    return figure

@@ -1,0 +1,71 @@
+"""A quantity against epochs: its mean over seeds, and their spread."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Any
+
+from matplotlib.axes import Axes
+
+from dualstudent.experiments.measures import spread
+from dualstudent.training.run import Run
+
+
+@dataclass(frozen=True)
+class Series:
+    """What every seed has measured, epoch by epoch.
+
+    Attributes:
+        epochs: in ascending order.
+        values: for each of them, one value a seed.
+    """
+
+    epochs: list[int]
+    values: list[list[float]]
+
+    @property
+    def means(self) -> list[float]:
+        """Over the seeds, one an epoch."""
+        return [fmean(values) for values in self.values]
+
+    @property
+    def deviations(self) -> list[float]:
+        """Over the seeds, one an epoch."""
+        return [deviation(values) for values in self.values]
+
+    @property
+    def last(self) -> str:
+        """Mean and standard deviation at the last epoch."""
+        return spread(self.values[-1])
+
+
+def deviation(values: Sequence[float]) -> float:
+    """The standard deviation of a sample; 0 for a single value."""
+    return stdev(values) if len(values) > 1 else 0.0
+
+
+def over_seeds(per_seed: Sequence[Mapping[int, float]]) -> Series:
+    """What the seeds measured, each as epoch → value.
+
+    Epochs that any of the seeds lacks are left out: a mean over fewer seeds would jump.
+
+    Example:
+        >>> over_seeds([{1: 10.0, 2: 30.0}, {1: 20.0}]).means
+        [15.0]
+    """
+    epochs = sorted(set(per_seed[0]).intersection(*per_seed[1:]))
+    return Series(epochs, [[values[epoch] for values in per_seed] for epoch in epochs])
+
+
+def evaluated(run: Run) -> list[dict[str, Any]]:
+    """The lines of a run's metrics at whose epoch the networks were evaluated."""
+    return [record for record in run.read_metrics() if record["test"]]
+
+
+def draw_series(axes: Axes, series: Series, label: str, colour: str, dashes: str = "-") -> None:
+    """A line for the mean, and a band of one standard deviation on either side."""
+    axes.plot(series.epochs, series.means, dashes, color=colour, label=label, linewidth=1.8)
+    if len(series.values[0]) > 1:
+        pairs = list(zip(series.means, series.deviations, strict=True))
+        low, high = [m - d for m, d in pairs], [m + d for m, d in pairs]
+        axes.fill_between(series.epochs, low, high, color=colour, alpha=0.2, linewidth=0)

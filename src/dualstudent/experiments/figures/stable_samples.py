@@ -1,0 +1,101 @@
+"""Fig. 6: accuracy per class, on stable samples and on all."""
+
+import json
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from dualstudent.experiments.figures.colours import ALL, INK, STABLE
+from dualstudent.experiments.figures.series import deviation
+from dualstudent.experiments.measures import spread
+from dualstudent.experiments.schema import Cell, Experiment
+from dualstudent.report.style import PAGE_WIDTH, light_frame, literal
+from dualstudent.training.run import Run
+
+PAPER_SHARE = 85  # % of the test set of CIFAR-10, "about"
+_WIDTH = 0.4
+_KINDS = (
+    ("stable_class_accuracy", "stable samples", STABLE),
+    ("class_accuracy", "all samples", ALL),
+)
+
+
+def draw(experiment: Experiment, runs: Mapping[Cell, list[Run]]) -> dict[str, Figure]:
+    """Grouped bars, one part of the picture ``stable-samples`` for each cell that has runs."""
+    cells = [cell for cell in runs if runs[cell]]
+    if not cells:
+        return {}
+    figure = Figure(figsize=(PAGE_WIDTH, 0.9 + 2.9 * len(cells)), layout="constrained")
+    said = []
+    for axes, cell in zip(figure.subplots(len(cells), squeeze=False)[:, 0], cells, strict=True):
+        results = [run.read_result() for run in runs[cell]]
+        names = class_names(runs[cell][0], len(_headline(results[0])[0]["class_accuracy"]))
+        share = spread([fmean(f["stable_share"] for f in _headline(r)) for r in results])
+        light_frame(
+            axes,
+            literal(f"{cell.row}: {share} % are stable (paper: about {PAPER_SHARE} %)"),
+        )
+        _draw_bars(axes, results)
+        axes.set_xticks(range(len(names)), [literal(name) for name in names])
+        axes.tick_params("x", rotation=30)
+        for tick in axes.get_xticklabels():
+            tick.set(ha="right", rotation_mode="anchor")
+        axes.grid(visible=False, axis="x")
+        axes.set_ylabel("test accuracy in %")
+        axes.set_ylim(0, 100)
+        said.append(f"{cell.row}: {share} % of the test samples are stable; {_gap(results)}")
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower left", ncols=2, frameon=False)
+    figure.set_label(
+        "Test accuracy of each class on stable and on all samples at the last epoch, mean and "
+        f"standard deviation over seeds. {'. '.join(said)}."
+    )
+    return {"stable-samples": figure}
+
+
+def class_names(run: Run, count: int) -> list[str]:
+    """As the run's split has them; numbers if that is not there."""
+    try:
+        names = list(json.loads(run.split.read_text())["per_class"])
+    except (OSError, ValueError, KeyError, TypeError):
+        names = []
+    return names if len(names) == count else [f"class {number}" for number in range(count)]
+
+
+def per_class(results: Sequence[Mapping[str, Any]], kind: str) -> list[list[float]]:
+    """For each class one value a seed, the mean over its networks; those without are left out."""
+    per_seed = [
+        [[v for v in values if v is not None] for values in zip(*columns, strict=True)]
+        for columns in ([figures[kind] for figures in _headline(result)] for result in results)
+    ]
+    return [[fmean(v) for v in seeds if v] for seeds in zip(*per_seed, strict=True)]
+
+
+def _headline(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [result["networks"][name] for name in result["headline"]]
+
+
+def _draw_bars(axes: Axes, results: Sequence[Mapping[str, Any]]) -> None:
+    for offset, (kind, label, colour) in zip((-_WIDTH / 2, _WIDTH / 2), _KINDS, strict=True):
+        values = {number: v for number, v in enumerate(per_class(results, kind)) if v}
+        axes.bar(
+            [number + offset for number in values],
+            [fmean(v) for v in values.values()],
+            _WIDTH * 0.92,
+            yerr=[deviation(v) for v in values.values()] if len(results) > 1 else None,
+            color=colour,
+            ecolor=INK,
+            error_kw={"linewidth": 1},
+            label=label,
+        )
+
+
+def _gap(results: Sequence[Mapping[str, Any]]) -> str:
+    """Mean over the classes, on stable and on all samples."""
+    stable, everything = (
+        fmean(fmean(v) for v in per_class(results, kind) if v) for kind, _, _ in _KINDS
+    )
+    return f"mean over the classes {stable:.2f} % on stable, {everything:.2f} % on all samples"

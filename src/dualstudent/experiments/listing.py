@@ -1,0 +1,49 @@
+"""What can be reproduced, and what it will cost on this machine."""
+
+from collections.abc import Mapping
+from typing import get_args
+
+from rich.console import Console
+from rich.table import Column, Table
+
+from dualstudent.experiments.cost import Stopwatch, roughly, steps_of, wall_clock
+from dualstudent.experiments.plan import plan
+from dualstudent.experiments.reading import experiment_names, load_experiment
+from dualstudent.experiments.schema import BudgetName
+from dualstudent.recipes.schema import Recipe
+from dualstudent.training.progress import progress_on
+
+_NUMBERS = ("runs", "steps", "about")
+
+
+def list_experiments(console: Console) -> None:
+    """Show every experiment at both sizes: runs, steps and about how long they take here."""
+    plans = [
+        plan(load_experiment(name), budget)
+        for name in experiment_names()
+        for budget in get_args(BudgetName)
+    ]
+    runs = [(planned, planned.runs(planned.recipes)) for planned in plans]
+    stopwatch = Stopwatch()
+    with progress_on(console, unit="recipes measured") as progress:
+        observer = progress.observer("a few steps each")
+        recipes = [recipe for _, of_plan in runs for recipe in of_plan.values()]
+        observer.on_start(0, len(recipes))
+        for number, recipe in enumerate(recipes, start=1):
+            stopwatch.seconds(recipe)
+            observer.on_step(number)
+    table = Table(Column("what", no_wrap=True), "", "budget", *_NUMBERS)
+    for planned, of_plan in runs:
+        first = planned.budget == "full"
+        names = (planned.experiment.name, planned.experiment.title) if first else ("", "")
+        table.add_row(*names, planned.budget, *_numbers(of_plan, stopwatch), end_section=not first)
+    for budget in get_args(BudgetName):  # experiments share runs
+        together = {n: r for p, of_plan in runs if p.budget == budget for n, r in of_plan.items()}
+        table.add_row("all", "shared runs once", budget, *_numbers(together, stopwatch))
+    console.print(table)
+
+
+def _numbers(runs: Mapping[str, Recipe], stopwatch: Stopwatch) -> list[str]:
+    seconds = wall_clock(stopwatch.seconds(recipe) for recipe in runs.values())
+    steps = sum(map(steps_of, runs.values()))
+    return [str(len(runs)), f"{steps:,}", roughly(seconds)]

@@ -1,0 +1,76 @@
+"""The page of an experiment: table and pictures in one file that needs nothing else."""
+
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from matplotlib.figure import Figure
+
+from dualstudent.experiments.schema import Experiment
+from dualstudent.experiments.table import ComparisonTable
+from dualstudent.report.style import as_svg
+
+_SVG, _LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
+ET.register_namespace("", _SVG)
+ET.register_namespace("xlink", _LINK)
+
+
+@dataclass(frozen=True)
+class _Picture:
+    name: str
+    caption: str
+    svg: str
+
+
+def write_page(
+    path: Path, experiment: Experiment, table: ComparisonTable, figures: Mapping[str, Figure]
+) -> None:
+    """Write ``index.html``: readable offline, without scripts, by people and screen readers.
+
+    Args:
+        path: of the page.
+        experiment: what it shows.
+        table: paper and measured values, and below them what was made smaller, seeds, versions
+            and command.
+        figures: name → figure, whose label is its caption and text alternative.
+    """
+    environment = Environment(
+        loader=PackageLoader("dualstudent.experiments", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    pictures = [
+        _Picture(name, str(figure.get_label()), inline_svg(name, figure))
+        for name, figure in figures.items()
+    ]
+    headers = next((i for i, column in enumerate(table.columns) if column), 0)
+    page = environment.get_template("page.html").render(
+        experiment=experiment, table=table, headers=headers, pictures=pictures
+    )
+    path.write_text(page, "utf-8")
+
+
+def inline_svg(name: str, figure: Figure) -> str:
+    """The figure as an element of a page, described by the element ``NAME-caption``.
+
+    Identifiers begin with the name, so that the figures of a page do not share any.
+    """
+    root = ET.fromstring(as_svg(figure))
+    for metadata in root.findall(f"{{{_SVG}}}metadata"):
+        root.remove(metadata)
+    for element in root.iter():
+        for key, value in element.attrib.items():
+            if key == "id":
+                element.set(key, f"{name}-{value}")
+            elif key == f"{{{_LINK}}}href" and value.startswith("#"):
+                element.set(key, f"#{name}-{value[1:]}")
+            elif "url(#" in value:
+                element.set(key, value.replace("url(#", f"url(#{name}-"))
+    for size in ("width", "height"):  # the page decides; the shape is in viewBox
+        del root.attrib[size]
+    root.attrib |= {"role": "img", "aria-labelledby": f"{name}-caption"}
+    return ET.tostring(root, encoding="unicode")

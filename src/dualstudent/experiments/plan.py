@@ -1,0 +1,112 @@
+"""From an experiment to its runs: which recipes, under which names."""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+
+from dualstudent.errors import UserError
+from dualstudent.experiments.schema import BudgetName, Cell, Experiment, Table
+from dualstudent.recipes.reading import merged, recipe_table, validated
+from dualstudent.recipes.schema import Recipe
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The runs of an experiment within a budget.
+
+    Attributes:
+        experiment: what is to be shown.
+        budget: at which size.
+        seeds: runs of each cell, with the seeds 0, 1, …
+        recipes: cell → its recipe, with seed 0.
+    """
+
+    experiment: Experiment
+    budget: BudgetName
+    seeds: int
+    recipes: dict[Cell, Recipe]
+
+    def of_cell(self, cell: Cell) -> dict[str, Recipe]:
+        """Name → recipe of the runs of one cell, a seed each."""
+        seeded = (self.recipes[cell].model_copy(update={"seed": s}) for s in range(self.seeds))
+        return {run_name(recipe): recipe for recipe in seeded}
+
+    def runs(self, cells: Iterable[Cell]) -> dict[str, Recipe]:
+        """Name → recipe, seed by seed, so that an early stop leaves whole comparisons."""
+        of_cells = [self.of_cell(cell).items() for cell in cells]
+        return {name: recipe for seed in zip(*of_cells, strict=True) for name, recipe in seed}
+
+    def cells_with(self, text: str) -> list[Cell]:
+        """The cells in whose name ``text`` occurs, whatever the case."""
+        found = [cell for cell in self.recipes if text.casefold() in str(cell).casefold()]
+        if not found:
+            known = "; ".join(map(str, self.recipes))
+            raise UserError(f"--only {text!r} fits no cell of {self.experiment.name}: {known}")
+        return found
+
+
+def plan(experiment: Experiment, budget: BudgetName, seeds: int | None = None) -> Plan:
+    """What is to be run for an experiment.
+
+    Args:
+        experiment: what is to be shown.
+        budget: ``"full"`` as in the paper, or ``"cpu"``.
+        seeds: how many runs a cell has; default: as the experiment says for the budget.
+
+    Example:
+        >>> from dualstudent.experiments.reading import load_experiment
+        >>> recipes = plan(load_experiment("table1"), "full").recipes
+        >>> recipes[Cell("DS (600)", "2k labels")].schedule.epochs
+        600
+    """
+    recipes = {
+        cell: validated(_table(experiment, budget, cell), f"of {experiment.name}, {cell}")
+        for cell in experiment.cells(budget)
+    }
+    return Plan(experiment, budget, seeds or experiment.seeds_of(budget), recipes)
+
+
+def run_name(recipe: Recipe) -> str:
+    """Readable, and different for any two recipes that define different runs.
+
+    Experiments that need the same run find it under the same name. Settings at their default
+    do not take part, so that a setting that is new keeps the names of runs made before.
+    """
+    stated = _stated(recipe)
+    del stated["seed"]
+    digest = hashlib.sha256(json.dumps(stated, sort_keys=True).encode()).hexdigest()[:8]
+    data = recipe.data
+    where = data.source if data.target is None else f"{data.source}-{data.target}"
+    labels = str(data.labels).replace("%", "percent")
+    return f"{recipe.method.name}-{where}-{labels}-{digest}-seed{recipe.seed}"
+
+
+def _table(experiment: Experiment, budget: BudgetName, cell: Cell) -> Table:
+    row, cpu = experiment.row(cell.row), experiment.cpu
+    column = next(c for c in experiment.columns_of(budget) if c.name == cell.column)
+    base = row.recipe or column.recipe or experiment.recipe
+    layers = [row.settings, column.settings]
+    if budget == "cpu":
+        base = cpu.recipe or base
+        layers += [cpu.settings, cpu.rows[cell.row]]
+    table = recipe_table(base)
+    for layer in layers:
+        table = merged(table, layer)
+    return table | {"description": f"{experiment.name}: {cell}"}
+
+
+def _stated(settings: BaseModel) -> dict[str, Any]:
+    """What is not at its default, except names, which tell methods and networks apart."""
+    values = settings.model_dump(mode="json")
+    stated: dict[str, Any] = {}
+    for key, field in type(settings).model_fields.items():
+        value = getattr(settings, key)
+        if isinstance(value, BaseModel):
+            stated[key] = _stated(value)
+        elif key in ("name", "seed") or (key != "description" and value != field.default):
+            stated[key] = values[key]
+    return stated

@@ -1,0 +1,52 @@
+"""Reading experiments: TOML files of the package, or of the user."""
+
+import tomllib
+from importlib import resources
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from dualstudent.errors import UserError
+from dualstudent.experiments.schema import Experiment
+
+
+def experiment_names() -> list[str]:
+    """The experiments that come with the package: tables first, then figures."""
+    files = resources.files("dualstudent.experiments").iterdir()
+    names = (file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml"))
+    return sorted(names, key=lambda name: (not name.startswith("table"), name))
+
+
+def load_experiment(name_or_path: str | Path) -> Experiment:
+    """An experiment of the package, or of a file whose name becomes that of the experiment.
+
+    Raises:
+        UserError: names what is wrong.
+
+    Example:
+        >>> load_experiment("table1").place
+        'Table 1'
+    """
+    path = Path(name_or_path)
+    try:
+        table = tomllib.loads(_text(str(name_or_path)))
+        return Experiment.model_validate(table | {"name": path.stem})
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"experiment {name_or_path}: not valid TOML: {error}") from error
+    except ValidationError as error:
+        problems = "; ".join(
+            ".".join(map(str, problem["loc"])) + ": " + problem["msg"] for problem in error.errors()
+        )
+        raise UserError(f"experiment {name_or_path}: {problems}") from error
+
+
+def _text(name: str) -> str:
+    if name in experiment_names():
+        return (resources.files("dualstudent.experiments") / f"{name}.toml").read_text("utf-8")
+    if not name.endswith(".toml"):
+        known = ", ".join(experiment_names())
+        raise UserError(f"there is no experiment {name!r}; use one of {known}")
+    try:
+        return Path(name).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"experiment {name}: cannot be read ({error})") from error

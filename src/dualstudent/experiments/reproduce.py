@@ -1,0 +1,141 @@
+"""One command for an experiment: its runs, its table, its pictures."""
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from dualstudent.data.prepare import prepare
+from dualstudent.experiments.figures import draw_figures
+from dualstudent.experiments.page import write_page
+from dualstudent.experiments.plan import Plan, plan
+from dualstudent.experiments.reading import load_experiment
+from dualstudent.experiments.schema import BudgetName, Cell
+from dualstudent.experiments.table import ComparisonTable, comparison_table, write_csv
+from dualstudent.grid import run_grid
+from dualstudent.interruption import Interrupted
+from dualstudent.recipes.schema import Recipe
+from dualstudent.report.style import save_picture
+from dualstudent.training.progress import progress_on
+from dualstudent.training.run import Run
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for.
+
+    Attributes:
+        what: name of an experiment, or path of one's file.
+        budget: at which size.
+        seeds: runs of each cell; None: as the experiment says.
+        out: folder; the runs go to ``runs`` in it, which all experiments of a budget share.
+        only: run only the cells in whose name this occurs.
+    """
+
+    what: str
+    budget: BudgetName = "full"
+    seeds: int | None = None
+    out: Path | None = None
+    only: str = ""
+
+    @property
+    def folder(self) -> Path:
+        """Where everything goes."""
+        return self.out or Path("runs/reproduce") / self.budget
+
+    @property
+    def command(self) -> str:
+        """That asks for the same."""
+        words = ["dualstudent", "reproduce", self.what, "--budget", self.budget]
+        words += ["--seeds", str(self.seeds)] if self.seeds else []
+        words += ["--out", str(self.out)] if self.out else []
+        words += ["--only", self.only] if self.only else []
+        return shlex.join(words)
+
+
+def reproduce(request: Request, console: Console) -> Path:
+    """Run what has not been run, and write the table and the pictures of an experiment.
+
+    Args:
+        request: what, and how large.
+        console: where progress and the table go.
+
+    Returns:
+        The folder with ``table.md``, ``table.csv``, the pictures and ``index.html``.
+
+    Raises:
+        UserError: if data are missing; then nothing has been run.
+        Interrupted: after Ctrl-C or SIGTERM; the command that continues is in its message.
+    """
+    planned = plan(load_experiment(request.what), request.budget, request.seeds)
+    experiment = planned.experiment
+    wanted = planned.runs(planned.cells_with(request.only))
+    runs_folder = request.folder / "runs"
+    check_data(wanted, runs_folder)
+    console.print(f"{experiment.place}: {experiment.title}\n{len(wanted)} runs in {runs_folder}")
+    if request.budget == "cpu":
+        console.print(f"Made smaller: {experiment.cpu.smaller}", soft_wrap=True)
+    try:
+        with progress_on(console, unit="epochs") as progress:
+            run_grid(wanted, runs_folder, progress.observer(experiment.name), _workers())
+    except Interrupted as stop:
+        raise Interrupted(stop.number, stop.done, request.command) from stop
+    folder = request.folder / experiment.name
+    table = write_results(planned, finished_runs(planned, runs_folder), request.command, folder)
+    console.print(_shown(table, experiment.title))
+    console.print("\n".join(table.notes), soft_wrap=True, highlight=False, markup=False)
+    console.print(f"Files in {folder}", soft_wrap=True)
+    return folder
+
+
+def check_data(recipes: Mapping[str, Recipe], runs_folder: Path) -> None:
+    """Load all data that unfinished runs need, so that what is missing is said at once."""
+    seen = []
+    for name, recipe in recipes.items():
+        data = recipe.data.model_copy(update={"labels": "all"})
+        if data not in seen and not Run(runs_folder / name).result.is_file():
+            prepare(data, recipe.seed)
+            seen.append(data)
+
+
+def finished_runs(planned: Plan, runs_folder: Path) -> dict[Cell, list[Run]]:
+    """The finished runs of each cell, in the order of their seeds."""
+    return {
+        cell: [
+            run
+            for run in (Run(runs_folder / name) for name in planned.of_cell(cell))
+            if run.result.is_file()
+        ]
+        for cell in planned.recipes
+    }
+
+
+def write_results(
+    planned: Plan, runs: Mapping[Cell, list[Run]], command: str, folder: Path
+) -> ComparisonTable:
+    """Write table, pictures and page of what has been run."""
+    folder.mkdir(parents=True, exist_ok=True)
+    table = comparison_table(planned, runs, command)
+    (folder / "table.md").write_text(table.to_markdown(), "utf-8")
+    write_csv(folder / "table.csv", planned, runs)
+    figures = draw_figures(planned.experiment, runs)
+    for name, figure in figures.items():
+        save_picture(figure, folder / name)
+    write_page(folder / "index.html", planned.experiment, table, figures)
+    return table
+
+
+def _workers() -> int | None:
+    """One run at a time where there is a GPU, which it then has to itself; else one a core."""
+    return 1 if torch.cuda.is_available() else None
+
+
+def _shown(table: ComparisonTable, title: str) -> Table:
+    shown = Table(*table.columns, title=title, title_justify="left")
+    for row in table.rows:
+        shown.add_row(*row)
+    return shown

@@ -1,0 +1,177 @@
+"""An experiment as data: rows × columns of runs, and what the paper got for each."""
+
+import re
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from dualstudent.settings import Settings
+
+BudgetName = Literal["full", "cpu"]
+FigureName = Literal["bars", "coupling", "ablation", "stable-samples", "adaptation"]
+Measure = Literal["error", "accuracy", "top5_error"]
+Table = dict[str, Any]
+
+_PAPER_VALUE = re.compile(r"(?P<mean>\d+\.\d+)( ± (?P<spread>\d+\.\d+))?(?P<quoted> †)?")
+_NONE = "–"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Where in an experiment: the names of a row and of a column."""
+
+    row: str
+    column: str
+
+    def __str__(self) -> str:
+        return f"{self.row}, {self.column}"
+
+
+@dataclass(frozen=True)
+class PaperValue:
+    """A number of the paper, in percent.
+
+    Attributes:
+        mean: over the paper's runs.
+        spread: what stands after ±; None where the paper gives none.
+        quoted: marked † in the paper: published by others, better than by the method's authors.
+
+    Example:
+        >>> PaperValue.parse("31.65 ± 1.20 †")
+        PaperValue(mean=31.65, spread=1.2, quoted=True)
+    """
+
+    mean: float
+    spread: float | None
+    quoted: bool
+
+    @classmethod
+    def parse(cls, text: str) -> "PaperValue":
+        found = _PAPER_VALUE.fullmatch(text)
+        if found is None:
+            raise ValueError("write it as 12.34, 12.34 ± 0.56 or 12.34 ± 0.56 †, or – for none")
+        spread = found["spread"]
+        return cls(float(found["mean"]), float(spread) if spread else None, bool(found["quoted"]))
+
+    def __str__(self) -> str:
+        spread = "" if self.spread is None else f" ± {self.spread:.2f}"
+        return f"{self.mean:.2f}{spread}{' †' if self.quoted else ''}"
+
+
+class _Line(Settings):
+    """What rows and columns share."""
+
+    name: str = Field(min_length=1)
+    recipe: str | None = Field(None, description="base of its runs; default: the experiment's")
+    settings: Table = Field({}, description="what its runs change, as a recipe states it")
+
+
+class Column(_Line):
+    """What the runs of one column have in common."""
+
+    measure: Measure | None = Field(None, description="default: the experiment's")
+
+
+class Row(_Line):
+    """What the runs of one row have in common, and what the paper got."""
+
+    panel: str = Field("", description="the part of the figure that shows it")
+    paper: tuple[str, ...] | None = Field(
+        None,
+        strict=False,
+        description="one value a column, – for a cell that the paper leaves out; without any, "
+        "the paper shows a curve instead of numbers",
+    )
+
+    @field_validator("paper")
+    @classmethod
+    def _readable(cls, values: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        for value in values or ():
+            if value != _NONE:
+                PaperValue.parse(value)
+        return values
+
+
+class CpuBudget(Settings):
+    """The experiment at a size that a small machine finishes."""
+
+    smaller: str = Field(description="a sentence of what was made smaller")
+    seeds: int = Field(gt=0)
+    recipe: str | None = Field(None, description="in place of every other base")
+    rows: dict[str, Table] = Field(description="name → what its runs change on top", min_length=1)
+    columns: tuple[Column, ...] | None = Field(
+        None, strict=False, description="in place of those of the experiment"
+    )
+    settings: Table = Field({}, description="what all runs change on top")
+
+
+class Experiment(Settings):
+    """A table or a figure of the paper, and the runs behind it.
+
+    Settings are applied in this order, later ones win: the recipe, the row, the column and,
+    in the cpu budget, those of the budget and those of its row. A method or network of another
+    name drops the settings of the one before, as everywhere in recipes.
+    """
+
+    name: str = Field(description="what `dualstudent reproduce` calls it")
+    title: str
+    place: str = Field(description="where in the paper")
+    recipe: str
+    measure: Measure = "error"
+    seeds: int = Field(gt=0)
+    figure: FigureName
+    columns: tuple[Column, ...] = Field(min_length=1, strict=False)
+    rows: tuple[Row, ...] = Field(min_length=1, strict=False)
+    cpu: CpuBudget
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> "Experiment":
+        rows, columns = [r.name for r in self.rows], [c.name for c in self.columns]
+        for what, names in (("rows", rows), ("columns", columns)):
+            if len(set(names)) < len(names):
+                raise ValueError(f"two {what} have the same name")
+        for row in self.rows:
+            if row.paper is not None and len(row.paper) != len(columns):
+                raise ValueError(f"{row.name}: paper has not one value for each of the columns")
+        for name in self.cpu.rows:
+            if name not in rows:
+                raise ValueError(f"cpu: there is no row {name!r}")
+        return self
+
+    def cells(self, budget: BudgetName) -> list[Cell]:
+        """What is run, row by row: all that the paper has, or what the cpu budget chooses."""
+        if budget == "cpu":
+            columns = self.columns_of(budget)
+            return [Cell(row, column.name) for row in self.cpu.rows for column in columns]
+        return [
+            Cell(row.name, column.name)
+            for row in self.rows
+            for number, column in enumerate(self.columns)
+            if row.paper is None or row.paper[number] != _NONE
+        ]
+
+    def seeds_of(self, budget: BudgetName) -> int:
+        """How many runs a cell has, if nobody says otherwise."""
+        return self.cpu.seeds if budget == "cpu" else self.seeds
+
+    def columns_of(self, budget: BudgetName) -> tuple[Column, ...]:
+        """Those of the experiment, or what the cpu budget has in their place."""
+        return (self.cpu.columns or self.columns) if budget == "cpu" else self.columns
+
+    def row(self, name: str) -> Row:
+        """The row of that name."""
+        return next(row for row in self.rows if row.name == name)
+
+    def paper(self, cell: Cell) -> PaperValue | None:
+        """What the paper says, if it has that cell and gives a number."""
+        values = self.row(cell.row).paper or ()
+        texts = dict(zip((column.name for column in self.columns), values, strict=False))
+        text = texts.get(cell.column, _NONE)
+        return None if text == _NONE else PaperValue.parse(text)
+
+    def measure_of(self, cell: Cell) -> Measure:
+        """What is measured there."""
+        columns = (*self.columns, *self.columns_of("cpu"))
+        column = next(column for column in columns if column.name == cell.column)
+        return column.measure or self.measure

@@ -1,0 +1,112 @@
+"""Paper and measured values side by side."""
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from dualstudent.experiments.measures import MEASURES, chosen_on_test, headline, spread
+from dualstudent.experiments.plan import Plan
+from dualstudent.experiments.schema import Cell
+from dualstudent.report.tables import duration
+from dualstudent.training.run import Run
+
+Runs = Mapping[Cell, list[Run]]
+
+_NOT_RUN = "not run"
+_CHOSEN = "chosen on test *"
+
+
+@dataclass(frozen=True)
+class ComparisonTable:
+    """What an experiment shows, as text.
+
+    Attributes:
+        columns: the head.
+        rows: one a cell of the experiment, as long as ``columns``.
+        notes: paragraphs below the table: what was made smaller, seeds, versions, time, command.
+    """
+
+    columns: list[str]
+    rows: list[list[str]]
+    notes: list[str]
+
+    def to_markdown(self) -> str:
+        """As a Markdown table, notes below."""
+        lines = [self.columns, ["---"] * len(self.columns), *self.rows]
+        table = [f"| {' | '.join(line)} |" for line in lines]
+        return "\n".join([*table, "", "\n\n".join(self.notes)]) + "\n"
+
+
+def comparison_table(plan: Plan, runs: Runs, command: str) -> ComparisonTable:
+    """The table of an experiment.
+
+    Args:
+        plan: what was to be run.
+        runs: the finished runs of each cell; a cell without any is shown as that.
+        command: that made it.
+    """
+    what = MEASURES[plan.experiment.measure]
+    columns = ["", "", f"paper: {what}", f"measured: {what}", "seeds", _CHOSEN]
+    rows = [_row(plan, cell, runs.get(cell, [])) for cell in plan.recipes]
+    return ComparisonTable(columns, rows, _notes(plan, runs, command))
+
+
+def write_csv(path: Path, plan: Plan, runs: Runs) -> None:
+    """Every run on a line of its own."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(
+            ["row", "column", "measure", "paper", "seed", "measured", "chosen_on_test", "run"]
+        )
+        for cell, of_cell in runs.items():
+            measure, paper = plan.experiment.measure_of(cell), plan.experiment.paper(cell)
+            for run in of_cell:
+                values = headline(run, measure), chosen_on_test(run, measure)
+                seed = run.read_recipe().seed
+                mean = "" if paper is None else f"{paper.mean:.2f}"
+                figures = [f"{value:.4f}" for value in values]
+                writer.writerow([*_names(cell), measure, mean, seed, *figures, run.folder.name])
+
+
+def _row(plan: Plan, cell: Cell, runs: list[Run]) -> list[str]:
+    measure, paper = plan.experiment.measure_of(cell), plan.experiment.paper(cell)
+    measured = chosen = _NOT_RUN
+    if runs:
+        measured = spread([headline(run, measure) for run in runs])
+        chosen = spread([chosen_on_test(run, measure) for run in runs])
+    return [*_names(cell), str(paper or "–"), measured, str(len(runs)), chosen]
+
+
+def _names(cell: Cell) -> list[str]:
+    return [cell.row, cell.column]
+
+
+def _notes(plan: Plan, runs: Runs, command: str) -> list[str]:
+    experiment = plan.experiment
+    size = "at full size, as in the paper"
+    if plan.budget == "cpu":
+        size = f"made smaller for a small machine: {experiment.cpu.smaller}"
+    results = {run.folder.name: run.read_result() for of_cell in runs.values() for run in of_cell}
+    seconds = sum(result["seconds"] for result in results.values())
+    versions = dict.fromkeys(
+        f"{name} {version}" for r in results.values() for name, version in r["versions"].items()
+    )
+    notes = [
+        f"{experiment.place} of the paper, {size}. Measured: {_mean_over(plan.seeds)}, at the "
+        "last epoch, mean over the reported networks.",
+        "* best epoch and network by test error, as the paper's authors reported; not honest, "
+        "for comparison only.",
+        f"{len(results)} runs, {duration(seconds)} in all, one after the other; "
+        f"{', '.join(versions) or 'no run yet'}.",
+        f"Made by: `{command}`",
+    ]
+    if any(row.paper and any("†" in value for value in row.paper) for row in experiment.rows):
+        notes.insert(1, "† published by others, better than by the authors of the method.")
+    return notes
+
+
+def _mean_over(seeds: int) -> str:
+    if seeds == 1:
+        return "seed 0"
+    return f"mean ± standard deviation over the seeds 0 to {seeds - 1}"

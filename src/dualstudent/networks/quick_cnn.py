@@ -1,0 +1,60 @@
+"""A CNN for experiments on colour images without a GPU; not of the paper."""
+
+from typing import Literal
+
+from pydantic import Field
+from torch import nn
+
+from dualstudent.networks.convolution import convolution
+from dualstudent.networks.heads import DecoupledHeads
+from dualstudent.networks.network import Network, NetworkSettings
+
+
+class QuickCNNSettings(NetworkSettings):
+    """What can be set of the quick CNN."""
+
+    name: Literal["quick-cnn"] = "quick-cnn"
+    dropout: float = Field(0.1, ge=0, lt=1)
+    weight_norm: bool = True
+
+
+class QuickCNN(Network):
+    """Three convolutions of 32, 64 and 128 channels, a mean over the map, decoupled heads.
+
+    Built of the blocks of the 13-layer CNN at about 1/260 of its multiplications. The first
+    convolution halves the map, because batch norm and LeakyReLU on a large map cost a CPU as
+    much as the convolutions. 97,192 parameters for RGB images and 10 classes; any image of
+    8 pixels or more a side.
+
+    Args:
+        channels: of the images.
+        classes: C.
+        dropout: after the second max pooling; less than in the large networks, which have
+            channels to spare.
+        weight_norm: on every convolution and both heads.
+
+    Example:
+        >>> import torch
+        >>> QuickCNN()(torch.rand(2, 3, 32, 32)).features.shape
+        torch.Size([2, 128])
+    """
+
+    Settings = QuickCNNSettings
+    smallest_image = 8
+
+    def __init__(
+        self,
+        channels: int = 3,
+        classes: int = 10,
+        dropout: float = 0.1,
+        weight_norm: bool = True,
+    ) -> None:
+        trunk = nn.Sequential(
+            convolution(channels, 32, kernel=4, stride=2, weight_norm=weight_norm),
+            nn.MaxPool2d(2),
+            convolution(32, 64, weight_norm=weight_norm),
+            nn.MaxPool2d(2),
+            nn.Dropout(dropout),
+            convolution(64, 128, weight_norm=weight_norm),
+        )
+        super().__init__(trunk, DecoupledHeads(128, classes, weight_norm))

@@ -1,0 +1,108 @@
+import copy
+import os
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from dualstudent import Recipe, load_recipe, recipe_names
+from dualstudent.data.catalogue import load
+from dualstudent.data.files import data_folder
+from dualstudent.experiments import cost
+from dualstudent.experiments.cost import PUBLISHED, Pace, Stopwatch, measured_pace, steps_of
+from dualstudent.methods import METHODS
+from dualstudent.training.training import Training
+from tests.training.small import small_recipe
+
+NAMES = [str(method.Settings.model_fields["name"].default) for method in METHODS]
+EMBEDDED = ("mnist-5k", "digits-8x8")
+
+
+@pytest.mark.parametrize("name", EMBEDDED)
+def test_published_sizes_are_those_of_the_data(name: str) -> None:
+    train, test = (load(name, part, data_folder()) for part in ("train", "test"))  # type: ignore[arg-type]
+    shape = (train.channels, *train.pixels.shape[2:])
+    assert (len(train), len(test), len(train.classes), shape) == PUBLISHED[name]
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        load_recipe("demo"),
+        load_recipe("digits-adaptation"),
+        load_recipe("demo", ["data.labels=all", "batch.labeled=128"]),
+        load_recipe("demo", ['data.classes=["1", "7"]']),
+        load_recipe("demo", ["data.images=1000"]),
+        small_recipe("data.labels=100"),
+    ],
+    ids=lambda recipe: recipe.data.source,
+)
+def test_steps_are_those_that_training_takes(recipe: Recipe) -> None:
+    assert steps_of(recipe) == Training(recipe).schedule.total_steps
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_every_recipe_can_be_counted(name: str) -> None:
+    assert steps_of(load_recipe(name)) > 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_step_of_every_method_trains_without_data(name: str) -> None:
+    changes = [f"method.name={name}", "data.folder=nowhere"]
+    if name == "imbalanced-student":
+        changes += ["method.strong_network.name=digits-cnn"]
+    if name.endswith("+fastswa"):
+        changes += ["method.average_from=1"]
+    recipe = load_recipe("usps-mnist", changes)
+    method, optimizers = cost._built(recipe)
+    before = copy.deepcopy(method.students)
+    cost._step(method, optimizers, cost._random_batch(recipe, 4))
+    for student, was in zip(method.students, before, strict=True):
+        pairs = zip(student.parameters(), was.parameters(), strict=True)
+        assert any(not torch.equal(now, then) for now, then in pairs)
+
+
+def test_batches_grow_until_a_step_takes_long_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = []
+
+    def pretend(step: Callable[[], object]) -> float:
+        batch = step.args[-1]  # type: ignore[attr-defined]
+        sizes.append(len(batch))
+        return 0.05 * len(batch)
+
+    monkeypatch.setattr(cost, "_timed", pretend)
+    pace = measured_pace(load_recipe("demo"))
+    assert [pace.training, pace.test] == pytest.approx([0.05, 0.05])
+    assert sizes == [2, 4, 8, 8]
+
+
+def test_a_run_costs_its_steps_and_its_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = []
+
+    def pretend(recipe: Recipe) -> Pace:
+        measured.append(recipe)
+        return Pace(training=0.5, test=0.01)
+
+    monkeypatch.setattr(cost, "measured_pace", pretend)
+    stopwatch = Stopwatch()
+    recipe = load_recipe("demo")  # 20 epochs of 3,950 / 96 steps
+    expected = 20 * 41 * 128 * 0.5 + 20 * 2 * 1000 * 0.01
+    assert stopwatch.seconds(recipe) == pytest.approx(expected)
+    rarely = load_recipe("demo", ["evaluation.every=8"])  # after 8, 16 and 20 epochs
+    assert stopwatch.seconds(rarely) == pytest.approx(expected - 17 * 2 * 1000 * 0.01)
+    two = load_recipe("demo", ['data.classes=["1", "7"]', "data.labels=20"])
+    expected = 20 * ((800 - 20) // 96) * 128 * 0.5 + 20 * 2 * 200 * 0.01
+    assert stopwatch.seconds(two) == pytest.approx(expected)
+    stopwatch.seconds(load_recipe("demo", ["data.labels=100", "seed=1"]))
+    assert len(measured) == 1  # the same passes
+    stopwatch.seconds(load_recipe("demo", ["method.name=cs"]))
+    stopwatch.seconds(load_recipe("demo", ["network.width=2"]))
+    assert len(measured) == 3
+
+
+def test_runs_share_the_cores_but_none_is_divided(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert cost.wall_clock([4, 4, 4, 4]) == 8
+    assert cost.wall_clock([1, 10]) == 10
+    assert cost.wall_clock([]) == 0

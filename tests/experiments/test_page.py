@@ -1,0 +1,123 @@
+"""The page: whole, escaped, alone, and the same for the same runs."""
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from dualstudent.experiments.page import write_page
+from dualstudent.experiments.table import ComparisonTable
+from tests.experiments.made import experiment
+
+HOSTILE = """<script>alert("1")</script> & '$x"""
+VOID = {"meta"}
+
+
+class Page(HTMLParser):
+    """Elements in order, the text of each kind, and whether every one was closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[str, list[str]] = {}
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert not self._open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self._open.append(tag)
+            self.texts.setdefault(tag, []).append("")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        for tag in set(self._open):
+            self.texts[tag][-1] += data
+
+    def of(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def drawing(text: str) -> Figure:
+    figure = Figure()
+    axes = figure.subplots()
+    axes.plot([1, 2], [3, 4], "o", clip_on=True)
+    axes.imshow([[0, 1]])
+    axes.set_title("title of the axes")
+    figure.set_label(text)
+    return figure
+
+
+def written(folder: Path) -> str:
+    shown = experiment("bars", [{"name": HOSTILE}], title=HOSTILE, place="Table 1")
+    table = ComparisonTable(
+        ["", "", "paper", "measured"],
+        [[HOSTILE, "1k labels", "15.74 ± 0.45", "16.00"], ["MT", "1k labels", "–", "not run"]],
+        [f"made smaller: {HOSTILE}", "Made by: `dualstudent reproduce table1 --out '<b>'`"],
+    )
+    figures = {"one": drawing("first caption"), "two": drawing(HOSTILE)}
+    write_page(folder / "index.html", shown, table, figures)
+    return (folder / "index.html").read_text("utf-8")
+
+
+def test_hostile_names_stay_text(tmp_path: Path) -> None:
+    page = Page(written(tmp_path))
+    assert not page.of("script")
+    assert not page.of("b")
+    assert page.texts["h1"] == [HOSTILE]
+    assert page.texts["title"] == [f"Table 1: {HOSTILE}"]
+    assert page.texts["figcaption"] == ["first caption", HOSTILE]
+    assert page.texts["p"][-2:] == [
+        f"made smaller: {HOSTILE}",
+        "Made by: dualstudent reproduce table1 --out '<b>'",
+    ]
+    assert page.texts["code"][-1] == "dualstudent reproduce table1 --out '<b>'"
+
+
+def test_the_table_is_a_table(tmp_path: Path) -> None:
+    page = Page(written(tmp_path))
+    assert [head["scope"] for head in page.of("th")] == ["col"] * 2 + ["row"] * 4
+    assert page.texts["th"] == ["paper", "measured", HOSTILE, "1k labels", "MT", "1k labels"]
+    assert page.texts["td"] == ["", "", "15.74 ± 0.45", "16.00", "–", "not run"]
+    assert page.texts["caption"] == ["Paper and measured values"]
+
+
+def test_every_picture_has_a_text_alternative_and_ids_of_its_own(tmp_path: Path) -> None:
+    text = written(tmp_path)
+    page = Page(text)
+    pictures = page.of("svg")
+    assert [picture["role"] for picture in pictures] == ["img", "img"]
+    ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+    assert len(set(ids)) == len(ids)
+    labels = [a["aria-labelledby"] for _, a in page.elements if "aria-labelledby" in a]
+    assert labels == ["one-caption", "two-caption", "table-caption"]
+    used = re.findall(r"url\(#([^)]+)\)", text) + re.findall(r'href="#([^"]+)"', text)
+    assert used
+    assert set(labels) | set(used) <= set(ids)
+
+
+def test_the_page_needs_nothing_from_elsewhere(tmp_path: Path) -> None:
+    page = Page(written(tmp_path))
+    links = [
+        value or ""
+        for _, attributes in page.elements
+        for key, value in attributes.items()
+        if key.split(":")[-1] in ("href", "src")
+    ]
+    assert links
+    assert all(link.startswith(("#", "data:image/png;base64,")) for link in links)
+    assert not page.of("link")
+
+
+def test_equal_results_give_equal_bytes(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    assert written(tmp_path / "a") == written(tmp_path / "b")

@@ -1,0 +1,230 @@
+"""Every cell of every experiment is a recipe, with the settings that the paper states."""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import get_args
+
+import pytest
+
+from dualstudent import Recipe, UserError
+from dualstudent.experiments.cost import steps_of
+from dualstudent.experiments.plan import Plan, plan, run_name
+from dualstudent.experiments.reading import experiment_names, load_experiment
+from dualstudent.experiments.schema import BudgetName, Cell
+
+ALL = [(name, budget) for name in experiment_names() for budget in get_args(BudgetName)]
+
+
+def planned(name: str, budget: BudgetName = "full", seeds: int | None = None) -> Plan:
+    return plan(load_experiment(name), budget, seeds)
+
+
+def recipe_of(name: str, row: str, column: str) -> Recipe:
+    return planned(name).recipes[Cell(row, column)]
+
+
+@pytest.mark.parametrize(("name", "budget"), ALL)
+def test_every_cell_is_a_valid_recipe(name: str, budget: BudgetName) -> None:
+    found = planned(name, budget)
+    assert set(found.recipes) == set(found.experiment.cells(budget))
+    for cell, recipe in found.recipes.items():
+        assert recipe.description == f"{name}: {cell}"
+        assert steps_of(recipe) > 0
+
+
+@dataclass(frozen=True)
+class Stated:
+    """Appendices C and D, and the length of an epoch."""
+
+    epochs: int
+    batch: tuple[int, int]
+    steps: int
+    learning_rate: float
+    weight_decay: float
+    weights: tuple[float, float]
+    threshold: float
+
+
+CIFAR10 = Stated(300, (100, 50), 980, 0.1, 1e-4, (10, 100), 0.8)
+CIFAR100 = Stated(300, (128, 31), 412, 0.2, 2e-4, (10, 100), 0.4)
+SVHN = Stated(300, (100, 10), 811, 0.1, 1e-4, (10, 10), 0.8)
+ALL10 = dataclasses.replace(CIFAR10, batch=(100, 100), steps=500)
+ALL100 = dataclasses.replace(CIFAR100, batch=(128, 128), steps=390)
+STATED = {
+    ("table1", "DS", "1k labels"): CIFAR10,
+    ("table1", "DS", "2k labels"): dataclasses.replace(CIFAR10, steps=960),
+    ("table1", "DS", "4k labels"): dataclasses.replace(CIFAR10, steps=920),
+    ("table1", "DS", "all labels"): ALL10,
+    ("table1", "DS (600)", "4k labels"): dataclasses.replace(CIFAR10, steps=920, epochs=600),
+    ("table1", "DS (600)", "all labels"): dataclasses.replace(ALL10, epochs=600),
+    ("table2", "DS", "10k labels"): CIFAR100,
+    ("table2", "DS", "all labels"): ALL100,
+    ("table2", "DS (480)", "10k labels"): dataclasses.replace(CIFAR100, epochs=480),
+    ("table3", "DS", "250 labels"): SVHN,
+    ("table3", "DS", "500 labels"): dataclasses.replace(SVHN, steps=808),
+    ("table5", "MS (4 models)", "CIFAR-10, 1k labels"): CIFAR10,
+    ("table5", "MS (8 models)", "CIFAR-100, 10k labels"): CIFAR100,
+    ("table5", "IS (3.53M params)", "CIFAR-10, 1k labels"): CIFAR10,
+    ("table5", "IS (11.6M params)", "CIFAR-100, 10k labels"): CIFAR100,
+    ("table6", "CIFAR-10, 1k labels", "ξ = 0.0"): dataclasses.replace(CIFAR10, threshold=0.0),
+    ("table6", "CIFAR-100, 10k labels", "ξ = 0.6"): dataclasses.replace(CIFAR100, threshold=0.6),
+    ("ablation", "DS + MT", "1k labels"): CIFAR10,
+    ("domain-adaptation", "Dual Student", "MNIST"): Stated(
+        100, (256, 32), 267, 0.1, 1e-4, (1, 1), 0.6
+    ),
+}
+
+
+@pytest.mark.parametrize("where", STATED, ids=", ".join)
+def test_dual_student_has_the_settings_of_the_paper(where: tuple[str, str, str]) -> None:
+    recipe, stated = recipe_of(*where), STATED[where]
+    method = recipe.method.model_dump()
+    found = Stated(
+        recipe.schedule.epochs,
+        (recipe.batch.size, recipe.batch.labeled),
+        steps_of(recipe) // recipe.schedule.epochs,
+        recipe.optimizer.learning_rate,
+        recipe.optimizer.weight_decay,
+        (method["consistency_weight"], method["stabilization_weight"]),
+        method["confidence_threshold"],
+    )
+    assert found == stated
+    assert method["logit_distance_weight"] == 0.01
+    assert (method["distance"], method["classification_average"]) == ("mse", "batch")
+    assert (recipe.optimizer.momentum, recipe.schedule.rampup_epochs) == (0.9, 5)
+
+
+@pytest.mark.parametrize(
+    ("where", "settings"),
+    [
+        (("table1", "MT", "2k labels"), {"name": "mean-teacher", "decay": 0.97}),
+        (("table2", "MT", "10k labels"), {"name": "mean-teacher", "decay": 0.97}),
+        (("table3", "MT", "250 labels"), {"name": "mean-teacher", "decay": 0.999}),
+        (
+            ("domain-adaptation", "Mean Teacher", "MNIST"),
+            {"name": "mean-teacher", "decay": 0.99, "consistency_weight": 1},
+        ),
+        (("table1", "MT", "1k labels"), {"consistency_weight": 100, "distance": "mse"}),
+        (("table1", "Temp", "1k labels"), {"name": "temporal", "decay": 0.6}),
+        (("table1", "Π", "1k labels"), {"name": "pi", "gradient_through": "one"}),
+        (("table1", "Π + SN", "1k labels"), {"name": "pi+sn", "neighbor_weight": 0.4}),
+        (("table1", "Temp + SN", "1k labels"), {"name": "temporal+sn", "neighbor_weight": 0.4}),
+        (
+            ("table1", "Deep CT (600)", "4k labels"),
+            {"name": "deep-co-training", "cotraining_weight": 10, "difference_weight": 0.5},
+        ),
+        (
+            ("table1", "CS", "all labels"),
+            {"name": "cs", "consistency_weight": 10, "mutual_consistency_weight": 100},
+        ),
+        (("ablation", "ℒ_cs", "1k labels"), {"name": "cs", "consistency_weight": 0}),
+        (
+            ("ablation", "ℒ_con", "1k labels"),
+            {"name": "dual-student", "consistency_weight": 10, "stabilization_weight": 0},
+        ),
+        (
+            ("ablation", "ℒ_sta", "1k labels"),
+            {"name": "dual-student", "consistency_weight": 0, "stabilization_weight": 100},
+        ),
+        (("table5", "MS (8 models)", "CIFAR-10, 1k labels"), {"students": 8}),
+        (
+            ("table5", "IS (3.53M params)", "CIFAR-10, 1k labels"),
+            {"strong_network": {"name": "shake-shake", "width": 35}},
+        ),
+        (
+            ("table5", "IS (11.6M params)", "CIFAR-10, 1k labels"),
+            {"strong_network": {"name": "shake-shake", "width": 64}},
+        ),
+    ],
+    ids=str,
+)
+def test_other_methods_have_their_own_settings(
+    where: tuple[str, str, str], settings: dict[str, object]
+) -> None:
+    method = recipe_of(*where).method.model_dump()
+    assert {key: method[key] for key in settings} == settings
+
+
+@pytest.mark.parametrize(
+    ("where", "epochs"),
+    [
+        (("table1", "MT + FSWA", "1k labels"), 300),
+        (("table2", "Π + FSWA", "all labels"), 300),
+        (("table2", "MT + FSWA (1200)", "10k labels"), 1200),
+    ],
+    ids=str,
+)
+def test_fastswa_replays_epochs_150_to_180_of_210(where: tuple[str, str, str], epochs: int) -> None:
+    recipe = recipe_of(*where)
+    schedule, method = recipe.schedule, recipe.method.model_dump()
+    assert schedule.epochs == epochs
+    assert (schedule.cosine_epochs, schedule.cycle_from, schedule.cycle_length) == (210, 150, 30)
+    assert (method["average_from"], method["average_every"]) == (150, 3)
+
+
+def test_all_adaptation_runs_take_as_many_steps() -> None:
+    recipes = planned("domain-adaptation").recipes
+    assert {steps_of(recipe) for recipe in recipes.values()} == {26_700}
+    target = recipes[Cell("Target-supervised", "MNIST")].data
+    assert (target.source, target.target, target.labels) == ("mnist", None, 7000)
+
+
+def test_students_of_the_correction_figure_share_their_beginning() -> None:
+    recipes = planned("coupling").recipes
+    teacher, dual = (
+        recipes[Cell(f"{name}, two classes", "CIFAR-10")]
+        for name in ("Mean Teacher", "Dual Student")
+    )
+    assert teacher.data == dual.data  # the same labels for the same seed
+    assert teacher.network == dual.network
+    assert dual.data.classes == ("cat", "dog")
+    assert teacher.evaluation.track == dual.evaluation.track > 0
+
+
+def test_equal_cells_of_two_experiments_are_the_same_run() -> None:
+    shared = [
+        ("table1", "DS", "1k labels"),
+        ("table5", "DS", "CIFAR-10, 1k labels"),
+        ("table6", "CIFAR-10, 1k labels", "ξ = 0.8"),
+        ("ablation", "DS", "1k labels"),
+        ("ablation", "ℒ_con + ℒ_sta", "1k labels"),
+        ("stable-samples", "DS", "1k labels"),
+    ]
+    assert len({run_name(recipe_of(*where)) for where in shared}) == 1
+    assert run_name(recipe_of("coupling", "S_ema", "CIFAR-10")) == run_name(
+        recipe_of("table1", "MT", "1k labels")
+    )
+
+
+@pytest.mark.parametrize("budget", get_args(BudgetName))
+def test_a_name_stands_for_one_run_only(budget: BudgetName) -> None:
+    of_name: dict[str, Recipe] = {}
+    for name in experiment_names():
+        found = planned(name, budget)
+        for run, recipe in found.runs(found.recipes).items():
+            assert of_name.setdefault(run, recipe).defines_same_run_as(recipe), run
+    recipes = list(of_name.values())
+    for number, recipe in enumerate(recipes):
+        assert not any(recipe.defines_same_run_as(other) for other in recipes[number + 1 :])
+
+
+def test_names_can_be_read() -> None:
+    recipe = recipe_of("table1", "DS", "1k labels")
+    assert run_name(recipe).startswith("dual-student-cifar10-1000-")
+    assert run_name(recipe).endswith("-seed0")
+    adaptation = recipe_of("domain-adaptation", "Source only", "MNIST")
+    assert run_name(adaptation).startswith("supervised-usps-mnist-all-")
+
+
+def test_runs_come_seed_by_seed() -> None:
+    found = planned("table3", seeds=2)
+    seeds = [recipe.seed for recipe in found.runs(found.recipes).values()]
+    assert seeds == [0] * 6 + [1] * 6
+
+
+def test_cells_are_chosen_by_a_part_of_their_name() -> None:
+    found = planned("table3")
+    assert found.cells_with("mt, 5") == [Cell("MT", "500 labels")]
+    assert len(found.cells_with("")) == 6
+    with pytest.raises(UserError, match="'XYZ' fits no cell of table3: Supervised, 250 labels;"):
+        found.cells_with("XYZ")

@@ -1,0 +1,60 @@
+from pathlib import Path
+
+import pytest
+
+from dualstudent import UserError
+from dualstudent.experiments.reading import experiment_names, load_experiment
+from dualstudent.experiments.schema import Cell, PaperValue
+from tests.experiments.small import SMALL
+
+
+def test_the_experiments_are_those_of_the_paper() -> None:
+    tables = [f"table{number}" for number in (1, 2, 3, 5, 6)]
+    figures = ["ablation", "coupling", "domain-adaptation", "stable-samples"]
+    assert experiment_names() == [*tables, *figures]
+
+
+@pytest.mark.parametrize("text", ["12.34", "12.34 ± 0.56", "12.34 ± 0.56 †"])
+def test_paper_values_read_as_they_are_written(text: str) -> None:
+    assert str(PaperValue.parse(text)) == text
+
+
+def test_a_file_of_the_user_is_an_experiment(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(SMALL)
+    experiment = load_experiment(path)
+    assert experiment.name == "mine"
+    assert experiment.cells("full") == [
+        Cell("supervised", "few"),
+        Cell("supervised", "more"),
+        Cell("both", "few"),
+    ]
+    assert experiment.cells("cpu") == [Cell("supervised", "more"), Cell("both", "more")]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('place = "Table 0"', "", "place: Field required"),
+        ('"12.50 ± 0.50"', '"about 12"', "rows.0.paper: .*write it as 12.34"),
+        ('["12.50 ± 0.50", "7.25"]', '["7.25"]', "supervised: paper has not one value"),
+        ('name = "both"', 'name = "supervised"', "two rows have the same name"),
+        ("both = ", "neither = ", "cpu: there is no row 'neither'"),
+        ("seeds = 2", "seed = 2", "seed: Extra inputs are not permitted"),
+        ("seeds = 2", "seeds = ", "not valid TOML"),
+    ],
+)
+def test_a_broken_experiment_is_one_line(old: str, new: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    assert old in SMALL
+    path.write_text(SMALL.replace(old, new, 1))
+    with pytest.raises(UserError, match=message) as error:
+        load_experiment(path)
+    assert "\n" not in str(error.value)
+
+
+def test_an_unknown_experiment_is_answered_with_the_known_ones(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no experiment 'table7'; use one of table1, table2"):
+        load_experiment("table7")
+    with pytest.raises(UserError, match="cannot be read"):
+        load_experiment(tmp_path / "absent.toml")

@@ -1,0 +1,103 @@
+"""An experiment as a user runs it: real processes, real digits."""
+
+import contextlib
+import dataclasses
+import io
+import signal
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from dualstudent import UserError
+from dualstudent.cli import main
+from dualstudent.experiments.reproduce import Request, reproduce
+from tests.experiments.small import SMALL
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL)
+    return path
+
+
+def stamps(folder: Path) -> dict[str, int]:
+    return {p.parent.name: p.stat().st_mtime_ns for p in folder.glob("runs/*/result.json")}
+
+
+def test_an_interrupted_experiment_continues_and_repeats_nothing(
+    small: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    words = [str(small), "--budget", "cpu", "--seeds", "2", "--out", str(out)]
+    command = [sys.executable, "-m", "dualstudent.cli", "reproduce", *words]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    while not stamps(out) and process.poll() is None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=0.1)
+    process.send_signal(signal.SIGTERM)
+    _, message = process.communicate()
+    assert process.returncode == 128 + signal.SIGTERM, message
+    assert f"continue with: dualstudent reproduce {' '.join(words)}" in " ".join(message.split())
+    before = stamps(out)
+    assert 0 < len(before) < 4
+    assert not (out / "small").exists()
+
+    shown = io.StringIO()
+    reproduce(Request(str(small), "cpu", 2, out), Console(file=shown))
+    after = stamps(out)
+    assert len(after) == 4
+    assert {name: after[name] for name in before} == before
+    table = (out / "small" / "table.md").read_text()
+    assert "| supervised | more | 7.25 |" in table
+    assert "two short epochs of small batches" in table
+    assert f"`dualstudent reproduce {' '.join(words)}`" in table
+    assert "two short epochs of small batches" in " ".join(shown.getvalue().split())
+    assert len((out / "small" / "table.csv").read_text().splitlines()) == 5
+    page = (out / "small" / "index.html").read_text()
+    assert "two short epochs of small batches" in page
+    assert "<svg" in page
+    assert (out / "small" / "bars.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_part_is_run_alone_and_what_is_finished_needs_no_data(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = Request(str(small), "cpu", seeds=1, out=tmp_path / "out", only="supervised")
+    folder = reproduce(request, Console(quiet=True))
+    lines = (folder / "table.md").read_text().splitlines()
+    assert "not run" not in lines[2]
+    assert lines[3].startswith("| both | more | – | not run |")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    monkeypatch.setattr("dualstudent.experiments.reproduce.prepare", _no_data)
+    reproduce(request, Console(quiet=True))
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    with pytest.raises(UserError, match="no data"):
+        reproduce(dataclasses.replace(request, only=""), Console(quiet=True))
+
+
+def _no_data(*_: object) -> None:
+    raise UserError("no data")
+
+
+def test_missing_data_are_named_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DUALSTUDENT_DATA", str(tmp_path / "data"))
+    for proxy in ("http_proxy", "https_proxy"):  # refuses at once, like having no network
+        monkeypatch.setenv(proxy, "http://127.0.0.1:9")
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    words = ["dualstudent", "reproduce", "table2", "--out", str(tmp_path / "out")]
+    monkeypatch.setattr(sys, "argv", words)
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith("error: cifar-100-binary.tar.gz is not in ")
+    assert f"put it into {tmp_path / 'data' / 'cifar100'}" in shown
+    assert shown.count("\n") == 1
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,125 @@
+"""The table against numbers worked out by hand, from runs written by hand."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from dualstudent.experiments.plan import Plan, plan
+from dualstudent.experiments.reading import load_experiment
+from dualstudent.experiments.reproduce import finished_runs
+from dualstudent.experiments.schema import BudgetName, Cell
+from dualstudent.experiments.table import comparison_table, write_csv
+from dualstudent.recipes.reading import to_toml
+from tests.experiments.small import SMALL
+
+
+def small_plan(tmp_path: Path, budget: BudgetName = "full", measure: str = "error") -> Plan:
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL.replace("seeds = 2", f'seeds = 2\nmeasure = "{measure}"', 1))
+    return plan(load_experiment(path), budget)
+
+
+def write_run(folder: Path, recipe_text: str, errors: list[dict[str, float]]) -> None:
+    """A finished run, with the errors of its networks in each epoch."""
+    folder.mkdir(parents=True)
+    (folder / "recipe.toml").write_text(recipe_text)
+    tests = [{name: {"error": error} for name, error in epoch.items()} for epoch in errors]
+    lines = [json.dumps({"epoch": n, "test": test}) for n, test in enumerate(tests, start=1)]
+    (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    result = {
+        "networks": tests[-1],
+        "headline": list(tests[-1]),
+        "seconds": 40.0,
+        "versions": {"python": "3.11.9", "torch": "2.13.0"},
+    }
+    (folder / "result.json").write_text(json.dumps(result))
+
+
+def runs_of(planned: Plan, cell: Cell, folder: Path, errors: list[list[dict[str, float]]]) -> None:
+    for (name, recipe), of_run in zip(planned.of_cell(cell).items(), errors, strict=False):
+        write_run(folder / name, to_toml(recipe), of_run)
+
+
+def test_paper_and_measured_stand_side_by_side(tmp_path: Path) -> None:
+    planned, folder = small_plan(tmp_path), tmp_path / "runs"
+    both = [[{"student1": 8.0, "student2": 30.0}, {"student1": 10.0, "student2": 12.0}]]
+    both += [[{"student1": 50.0, "student2": 50.0}, {"student1": 14.0, "student2": 16.0}]]
+    runs_of(planned, Cell("both", "few"), folder, both)
+    runs_of(planned, Cell("supervised", "more"), folder, [[{"student": 7.0}]])
+    table = comparison_table(planned, finished_runs(planned, folder), "the command")
+    assert table.rows == [
+        ["supervised", "few", "12.50 ± 0.50", "not run", "0", "not run"],
+        ["supervised", "more", "7.25", "7.00", "1", "7.00"],
+        # Last epochs: 11 and 15. Best of all: 8 and 14.
+        ["both", "few", "10.00 ± 0.25 †", "13.00 ± 2.83", "2", "11.00 ± 4.24"],
+    ]
+    notes = "\n".join(table.notes)
+    for expected in (
+        "Table 0 of the paper, at full size",
+        "seeds 0 to 1, at the last epoch",
+        "† published by others",
+        "not honest",
+        "3 runs, 0:02:00 in all",
+        "python 3.11.9, torch 2.13.0",
+        "`the command`",
+    ):
+        assert expected in notes
+    lines = table.to_markdown().splitlines()
+    assert lines[4] == "| both | few | 10.00 ± 0.25 † | 13.00 ± 2.83 | 2 | 11.00 ± 4.24 |"
+    assert {line.count("|") for line in lines[:5]} == {7}
+
+
+def test_accuracy_is_best_where_it_is_highest(tmp_path: Path) -> None:
+    planned, folder = small_plan(tmp_path, measure="accuracy"), tmp_path / "runs"
+    runs_of(planned, Cell("supervised", "few"), folder, [[{"student": 8.0}, {"student": 10.0}]])
+    table = comparison_table(planned, finished_runs(planned, folder), "")
+    assert table.rows[0][3:] == ["90.00", "1", "92.00"]
+    assert table.columns[3] == "measured: test accuracy in %"
+
+
+def test_epochs_without_a_test_do_not_count(tmp_path: Path) -> None:
+    planned, folder = small_plan(tmp_path), tmp_path / "runs"
+    errors: list[dict[str, float]] = [{}, {"student": 9.0}, {}, {"student": 11.0}]
+    runs_of(planned, Cell("supervised", "few"), folder, [errors])
+    table = comparison_table(planned, finished_runs(planned, folder), "")
+    assert table.rows[0][3:] == ["11.00", "1", "9.00"]
+
+
+def test_the_small_budget_says_what_is_smaller(tmp_path: Path) -> None:
+    planned = small_plan(tmp_path, "cpu")
+    table = comparison_table(planned, {}, "")
+    assert [row[:3] for row in table.rows] == [
+        ["supervised", "more", "7.25"],
+        ["both", "more", "–"],
+    ]
+    assert "two short epochs of small batches" in table.notes[0]
+
+
+def test_every_run_is_a_line_of_the_csv(tmp_path: Path) -> None:
+    planned, folder = small_plan(tmp_path), tmp_path / "runs"
+    runs_of(
+        planned, Cell("both", "few"), folder, [[{"a": 8.0}, {"a": 10.0}], [{"a": 9.0}, {"a": 9.5}]]
+    )
+    write_csv(tmp_path / "table.csv", planned, finished_runs(planned, folder))
+    with (tmp_path / "table.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    figures = [(row["seed"], float(row["measured"]), float(row["chosen_on_test"])) for row in rows]
+    assert figures == [("0", 10.0, 8.0), ("1", 9.5, 9.0)]
+    assert {(row["row"], row["column"], row["paper"]) for row in rows} == {("both", "few", "10.00")}
+    assert [row["run"] for row in rows] == list(planned.of_cell(Cell("both", "few")))
+
+
+def test_a_column_may_measure_something_else(tmp_path: Path) -> None:
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL.replace('name = "more"', 'name = "more"\nmeasure = "top5_error"', 1))
+    planned, folder = plan(load_experiment(path), "full"), tmp_path / "runs"
+    cell = Cell("supervised", "more")
+    runs_of(planned, cell, folder, [[{"student": 7.0}]])
+    (run,) = finished_runs(planned, folder)[cell]
+    figures = {"student": {"error": 7.0, "top5_error": 1.25}}
+    run.metrics.write_text(json.dumps({"epoch": 1, "test": figures}) + "\n")
+    run.result.write_text(json.dumps(run.read_result() | {"networks": figures}))
+    table = comparison_table(planned, {cell: [run]}, "")
+    assert table.rows[1][3:] == pytest.approx(["1.25", "1", "1.25"])
