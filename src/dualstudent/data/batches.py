@@ -1,14 +1,23 @@
 """The batch of every step: which samples, and two views of each."""
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 import torch
 from pydantic import Field
+from torch import Tensor
 
 from dualstudent.batch import Batch
+from dualstudent.data.broken import BrokenSamples
+from dualstudent.data.prefetch import Look, Prefetch
 from dualstudent.data.prepare import PreparedData
+from dualstudent.data.samples import Samples
 from dualstudent.data.streams import Stream
 from dualstudent.errors import UserError
 from dualstudent.randomness import generator_for
 from dualstudent.settings import Settings
+
+_ATTEMPTS = 20  # to replace samples that cannot be read
 
 
 class BatchSettings(Settings):
@@ -28,7 +37,7 @@ class Batches:
         views: 2, or 1 for methods that look at one view only (then both are the same tensor).
         with_unlabeled: false for methods that learn from labels only; their batch is as large
             and their epoch as long as those of the others.
-        device: where batches are made.
+        device: where batches are needed.
     """
 
     def __init__(
@@ -40,32 +49,72 @@ class Batches:
         with_unlabeled: bool = True,
         device: torch.device | str = "cpu",
     ) -> None:
-        self._samples, self._labels = data.train.to(device), data.labels.to(device)
-        self._seed, self._views, self._device = seed, views, device
         self.steps_per_epoch = _steps_per_epoch(data, settings)
         if data.everything_labeled or not with_unlabeled:
             whole = data.everything_labeled
-            self._streams = [Stream(data.labeled, settings.size, seed, "labeled", whole)]
+            streams = [Stream(data.labeled, settings.size, seed, "labeled", whole)]
             teaches = [data.everything_labeled] * settings.size
         else:
             rest = settings.size - settings.labeled
-            self._streams = [
+            streams = [
                 Stream(data.unlabeled, rest, seed, "unlabeled", whole_batches=True),
                 Stream(data.labeled, settings.labeled, seed, "labeled"),
             ]
             teaches = [True] * rest + [False] * settings.labeled
+        self._labels = data.labels.to(device)
         self._unlabeled = torch.tensor(teaches, device=device)
+        made_on = "cpu" if data.train.streamed else device
+        look = _TrainingLook(data.train.to(made_on), streams, seed, views, made_on)
+        self._looks = Prefetch(look, data.train, device)
 
     def at(self, step: int) -> Batch:
-        """The batch of step ``step``, counted from 0 over all epochs; the unlabeled come first."""
-        positions = torch.cat([stream.batch(step) for stream in self._streams])
-        positions = positions.to(self._device, non_blocking=True)
-        draws = [
-            generator_for(self._seed, "view", step, number, device=self._device)
-            for number in range(self._views)
-        ]
-        views = self._samples.views(positions, draws)
-        return Batch(views[0], views[-1], self._labels[positions], self._unlabeled, positions)
+        """The batch of step ``step``, counted from 0 over all epochs; the unlabeled come first.
+
+        A sample that cannot be read is replaced by another one of its kind.
+        """
+        look = self._looks.at(step)
+        labels = self._labels[look.positions]
+        return Batch(look.views[0], look.views[-1], labels, self._unlabeled, look.positions)
+
+    def close(self) -> None:
+        """End the worker processes, if there are any; another batch would start new ones."""
+        self._looks.close()
+
+
+@dataclass(frozen=True)
+class _TrainingLook:
+    """What a step looks at; in worker processes if the samples are streamed."""
+
+    samples: Samples
+    streams: list[Stream]
+    seed: int
+    views: int
+    device: torch.device | str
+
+    def __call__(self, step: int) -> Look:
+        positions = torch.cat([stream.batch(step) for stream in self.streams])
+        broken: list[str] = []
+        for attempt in range(_ATTEMPTS):
+            positions = positions.to(self.device, non_blocking=True)
+            draws = [
+                generator_for(self.seed, "view", step, number, device=self.device)
+                for number in range(self.views)
+            ]
+            try:
+                views = self.samples.unfinished(positions, draws)
+            except BrokenSamples as error:
+                broken += error.reasons.values()
+                positions = self._without(error.reasons, positions, step, attempt)
+            else:
+                return Look(views, positions, tuple(broken))
+        return Look([], positions, tuple(broken))
+
+    def _without(self, rows: Iterable[int], positions: Tensor, step: int, attempt: int) -> Tensor:
+        positions = positions.clone()
+        owners = [stream for stream in self.streams for _ in range(stream.batch_size)]
+        for row in rows:
+            positions[row] = owners[row].substitute(step, int(positions[row]), attempt)
+        return positions
 
 
 def _steps_per_epoch(data: PreparedData, settings: BatchSettings) -> int:
