@@ -2,14 +2,17 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from dualstudent.cli import main
+from tests.data.picture import save_picture
 from tests.training.small import SMALL
 
 SMALL_CHANGES = [part for change in SMALL for part in ("--set", change)]
@@ -28,7 +31,7 @@ def dualstudent(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 def test_help_names_every_command(tmp_path: Path) -> None:
     shown = dualstudent("--help", cwd=tmp_path).stdout
-    for command in ("demo", "train", "resume", "evaluate", "recipes"):
+    for command in ("demo", "train", "resume", "evaluate", "check", "recipes"):
         assert command in shown
 
 
@@ -63,6 +66,8 @@ def test_train_then_evaluate_show_the_same_figures(tmp_path: Path) -> None:
         (("resume", "nowhere"), "nowhere does not exist"),
         (("evaluate", "nowhere"), "nowhere does not exist"),
         (("recipes", "show", "dmo"), "did you mean 'demo'"),
+        (("check", "nowhere"), "nowhere: does not exist; give a folder"),
+        (("check", "."), "holds no images"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2_and_nothing_is_written(
@@ -92,6 +97,60 @@ def test_a_mistake_shows_no_traceback_in_a_real_process(tmp_path: Path) -> None:
     assert finished.returncode == 2
     expected = "error: recipe demo: seed = -1: input should be greater than or equal to 0\n"
     assert finished.stderr == expected
+
+
+@pytest.fixture
+def check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[object, str, str]]:
+    """The command in a folder with some data: exit code, output, messages."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DUALSTUDENT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    for number in range(16):
+        place = ("a", "b", "test/a", "test/b")[number % 4]
+        save_picture(Path("data", place, f"{number}.png"), seed=number)
+
+    def run(*arguments: str) -> tuple[object, str, str]:
+        monkeypatch.setattr(sys, "argv", ["dualstudent", "check", *arguments])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        return stop.value.code, *capsys.readouterr()
+
+    return run
+
+
+def test_check_warns_and_refuses_by_its_exit_code(
+    check: Callable[..., tuple[object, str, str]],
+) -> None:
+    copy = Path("data/test/a/<b>it's,\n[red]me.png")
+    shutil.copy("data/a/0.png", copy)
+    code, output, messages = check("data")
+    assert code == 0
+    assert "17 colour images, 0 of them unlabeled" in output
+    assert (
+        "warning: images that are in the test and in training: 1, which makes the test result too "
+        "good; take them out of one of the two: "
+        "data/a/0.png = data/test/a/<b>it's,\\n[red]me.png\n" in messages
+    )
+    copy.rename("data/b/other.png")
+    code, _, messages = check("data")
+    assert code == 2
+    expected = "error: images that have two labels: 1; keep the right one: data/a/0.png = "
+    assert messages.startswith(expected + "data/b/other.png\n")
+
+
+def test_check_reads_tables_and_domains(check: Callable[..., tuple[object, str, str]]) -> None:
+    rows = [f"data/{'ab'[n % 2]}/{n}.png,{'xy'[n % 2]}" for n in (0, 1, 4, 5, 8, 9, 12, 13)]
+    Path("mine.csv").write_text("\n".join(["where,what", *rows]))
+    code, output, messages = check("mine.csv", "--path-column", "where", "--label-column", "what")
+    assert code == 0, messages
+    assert "│ y     │       4 │    0 │" in output
+    for number in range(3):
+        save_picture(Path("target", f"{number}.png"), seed=100 + number)
+    code, output, messages = check("data", "--target", "target")
+    assert code == 0, messages
+    assert "11 colour images, 3 of them unlabeled" in output
 
 
 @pytest.mark.parametrize("name", ["dual_student", "mean_teacher"])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from dualstudent.errors import UserError
+from dualstudent.errors import UserError, on_one_line
 from dualstudent.interruption import Interrupted
 
 if TYPE_CHECKING:
@@ -147,6 +147,47 @@ def doctor(
 
 
 @app.command()
+def check(
+    data: Annotated[
+        Path, typer.Argument(help="A folder with a folder per class, or a CSV or Parquet file.")
+    ],
+    target: Annotated[
+        Path | None, typer.Option(help="Folder to adapt to; DATA is then the source.")
+    ] = None,
+    unlabeled: Annotated[
+        str, typer.Option(help="Name of the folder of unlabeled images.")
+    ] = "unlabeled",
+    path_column: Annotated[str | None, typer.Option(help="Column of paths in a table.")] = None,
+    label_column: Annotated[str | None, typer.Option(help="Column of labels in a table.")] = None,
+    part_column: Annotated[str | None, typer.Option(help="Column of train or test.")] = None,
+    image_size: Annotated[int, typer.Option(min=1, help="Pixels a side to compare at.")] = 32,
+) -> None:
+    """Look at your own images before training: counts, broken files, duplicates, leaks.
+
+    Exit code 2 if training with them cannot be right; warnings leave it at 0.
+    """
+    from dualstudent.data.cache import decode_once
+    from dualstudent.data.check import check_images
+    from dualstudent.data.own import list_images
+    from dualstudent.data.tables import Columns
+    from dualstudent.report.data_check import counts_table, finding_line, summary_line
+    from dualstudent.training.progress import progress_on
+
+    columns = Columns(path_column, label_column, part_column)
+    listing = list_images(data, target, unlabeled, columns)
+    with progress_on(console, "files") as progress:
+        images = decode_once(listing, image_size, progress=progress.observer("reading"))
+    found = check_images(images)
+    console.print(counts_table(found))
+    console.print(summary_line(found), markup=False, highlight=False, soft_wrap=True)
+    for finding in found.findings:
+        colour = "red" if finding.severity == "error" else "yellow"
+        _say(finding.severity, colour, finding_line(finding))
+    if found.has_errors:
+        raise typer.Exit(2)
+
+
+@app.command()
 def methods(
     name: Annotated[str | None, typer.Argument(help="Show the settings of this method.")] = None,
 ) -> None:
@@ -218,7 +259,7 @@ def _free_folder(wanted: Path) -> Path:
 
 def _say(what: str, colour: str, message: str) -> None:
     messages.print(f"[bold {colour}]{what}:[/bold {colour}]", end=" ")
-    messages.print(message, markup=False, highlight=False, soft_wrap=True)
+    messages.print(on_one_line(message), markup=False, highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

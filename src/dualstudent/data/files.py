@@ -33,6 +33,15 @@ def data_folder(setting: Path | None = None) -> Path:
     return Path(pooch.os_cache("dualstudent"))
 
 
+def cache_folder(setting: Path | None = None) -> Path:
+    """For decoded images: the setting, else in ``$DUALSTUDENT_CACHE``, else the user's cache."""
+    if setting is not None:
+        return setting.expanduser()
+    if from_environment := os.environ.get("DUALSTUDENT_CACHE"):
+        return Path(from_environment).expanduser()
+    return Path(pooch.os_cache("dualstudent")) / "decoded"
+
+
 def fetch(file: PublishedFile, folder: Path) -> Path:
     """The file in ``folder``, downloaded and verified if it is not there yet."""
     path = folder / file.name

@@ -1,0 +1,43 @@
+"""What a check of one's own images found, for the terminal."""
+
+from rich.table import Table
+from rich.text import Text
+
+from dualstudent.data.check import DataCheck, Finding
+from dualstudent.errors import on_one_line
+
+_EXAMPLES = 3
+_SIZES = (32, 64, 128, 224)
+
+
+def counts_table(check: DataCheck) -> Table:
+    """Labeled and test images per class, with sums."""
+    table = Table(title=Text(on_one_line(check.name)), title_justify="left", show_footer=True)
+    table.add_column("class", "all")
+    table.add_column("labeled", f"{sum(check.labeled.values()):,}", justify="right")
+    table.add_column("test", f"{sum(check.test.values()):,}", justify="right")
+    for name, labeled in check.labeled.items():
+        table.add_row(Text(on_one_line(name)), f"{labeled:,}", f"{check.test[name]:,}")
+    return table
+
+
+def summary_line(check: DataCheck) -> str:
+    """How many, their sizes, and the memory that images of the usual sizes need."""
+    (low_height, low_width), (high_height, high_width) = check.smallest, check.largest
+    memory = ", ".join(f"{size} px {_bytes(check.memory(size))}" for size in _SIZES)
+    return (
+        f"{check.images:,} {'grey' if check.is_grey else 'colour'} images, {check.unlabeled:,} of "
+        f"them unlabeled, from {low_width} × {low_height} to {high_width} × {high_height} pixels; "
+        f"memory by image size: {memory}"
+    )
+
+
+def finding_line(finding: Finding) -> str:
+    """The message, and a few of the files it is about."""
+    groups = [" = ".join(map(str, files)) for files in finding.files[:_EXAMPLES]]
+    more = ["…"] if len(finding.files) > _EXAMPLES else []
+    return finding.message + (f": {', '.join(groups + more)}" if groups else "")
+
+
+def _bytes(count: int) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
