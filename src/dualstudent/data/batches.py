@@ -1,23 +1,15 @@
 """The batch of every step: which samples, and two views of each."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-
 import torch
 from pydantic import Field
-from torch import Tensor
 
 from dualstudent.batch import Batch
-from dualstudent.data.broken import BrokenSamples
-from dualstudent.data.prefetch import Look, Prefetch
+from dualstudent.data.looks import StepLook
+from dualstudent.data.prefetch import Prefetch
 from dualstudent.data.prepare import PreparedData
-from dualstudent.data.samples import Samples
 from dualstudent.data.streams import Stream
 from dualstudent.errors import UserError
-from dualstudent.randomness import generator_for
 from dualstudent.settings import Settings
-
-_ATTEMPTS = 20  # to replace samples that cannot be read
 
 
 class BatchSettings(Settings):
@@ -63,8 +55,7 @@ class Batches:
             teaches = [True] * rest + [False] * settings.labeled
         self._labels = data.labels.to(device)
         self._unlabeled = torch.tensor(teaches, device=device)
-        made_on = "cpu" if data.train.streamed else device
-        look = _TrainingLook(data.train.to(made_on), streams, seed, views, made_on)
+        look = StepLook(data.train, streams, seed, views, device)
         self._looks = Prefetch(look, data.train, device)
 
     def at(self, step: int) -> Batch:
@@ -79,42 +70,6 @@ class Batches:
     def close(self) -> None:
         """End the worker processes, if there are any; another batch would start new ones."""
         self._looks.close()
-
-
-@dataclass(frozen=True)
-class _TrainingLook:
-    """What a step looks at; in worker processes if the samples are streamed."""
-
-    samples: Samples
-    streams: list[Stream]
-    seed: int
-    views: int
-    device: torch.device | str
-
-    def __call__(self, step: int) -> Look:
-        positions = torch.cat([stream.batch(step) for stream in self.streams])
-        broken: list[str] = []
-        for attempt in range(_ATTEMPTS):
-            positions = positions.to(self.device, non_blocking=True)
-            draws = [
-                generator_for(self.seed, "view", step, number, device=self.device)
-                for number in range(self.views)
-            ]
-            try:
-                views = self.samples.unfinished(positions, draws)
-            except BrokenSamples as error:
-                broken += error.reasons.values()
-                positions = self._without(error.reasons, positions, step, attempt)
-            else:
-                return Look(views, positions, tuple(broken))
-        return Look([], positions, tuple(broken))
-
-    def _without(self, rows: Iterable[int], positions: Tensor, step: int, attempt: int) -> Tensor:
-        positions = positions.clone()
-        owners = [stream for stream in self.streams for _ in range(stream.batch_size)]
-        for row in rows:
-            positions[row] = owners[row].substitute(step, int(positions[row]), attempt)
-        return positions
 
 
 def _steps_per_epoch(data: PreparedData, settings: BatchSettings) -> int:

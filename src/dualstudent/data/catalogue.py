@@ -9,6 +9,7 @@ from dualstudent.data.embedded import load_digits_8x8, load_mnist_5k
 from dualstudent.data.image_files import ImageFiles
 from dualstudent.data.imagenet import load_imagenet
 from dualstudent.data.images import Images
+from dualstudent.data.listing import Part
 from dualstudent.data.mnist import load_mnist
 from dualstudent.data.svhn import load_svhn, load_svhn_extra
 from dualstudent.data.usps import load_usps
@@ -18,7 +19,6 @@ InMemoryName = Literal[
 ]
 StreamedName = Literal["imagenet"]
 DataSetName = Literal[InMemoryName, StreamedName]
-Part = Literal["train", "test"]
 
 _LOADERS: dict[str, Callable[[str, Path], Images | ImageFiles]] = {
     "cifar10": load_cifar10,

@@ -16,6 +16,7 @@ from dualstudent.data.decoding import UnreadableImage, decode
 from dualstudent.data.image_files import ImageFiles
 from dualstudent.data.photos import NUMBERS_PER_VIEW, Draw, clean_view, perturbed_view
 from dualstudent.data.samples import Digest, Samples
+from dualstudent.errors import on_one_line
 
 
 class FileSamples(Samples):
@@ -70,7 +71,7 @@ class FileSamples(Samples):
                 try:
                     photo = self._photo(position)
                 except UnreadableImage as error:
-                    broken[row] = str(error)
+                    broken[row] = on_one_line(error)
                     continue
                 for view, table in zip(pixels, numbers, strict=True):
                     view[row] = np.asarray(self._view(photo, None if table is None else table[row]))

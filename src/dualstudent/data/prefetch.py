@@ -1,49 +1,24 @@
 """Views made ahead of time by worker processes, handed out in order."""
 
+import atexit
 import multiprocessing
 import signal
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
 from multiprocessing import resource_tracker
+from threading import current_thread, main_thread
 from typing import Any, Self
+from weakref import WeakSet
 
 import torch
-from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from dualstudent.data.looks import Look
 from dualstudent.data.samples import Samples
 from dualstudent.errors import UserError
-
-_HELD_BACK = {signal.SIGINT, signal.SIGTERM}
-
-
-@dataclass(frozen=True)
-class Look:
-    """Views of some samples, and what came in between.
-
-    Attributes:
-        views: (B, …) each, as :meth:`Samples.unfinished` or :meth:`Samples.views` makes them;
-            none if too many of the samples could not be read.
-        positions: (B,) int64, of the samples that are in the views.
-        broken: names of samples that could not be read, with the reason.
-    """
-
-    views: list[Tensor]
-    positions: Tensor
-    broken: tuple[str, ...] = ()
-
-    def to(self, device: torch.device | str) -> "Look":
-        """On ``device``; what is there already is not copied."""
-        return self._with(lambda tensor: tensor.to(device, non_blocking=True))
-
-    def pin_memory(self) -> "Look":
-        """In memory from which a GPU can fetch by itself; called by torch's loader."""
-        return self._with(Tensor.pin_memory)
-
-    def _with(self, change: Callable[[Tensor], Tensor]) -> "Look":
-        views = [change(view) for view in self.views]
-        return replace(self, views=views, positions=change(self.positions))
 
 
 class Prefetch:
@@ -72,7 +47,7 @@ class Prefetch:
         self._workers = samples.workers if end is None else min(samples.workers, end)
         self._expected = -1
         self._loader: DataLoader[Look] | None = None
-        self._results: Iterator[Look] = iter(())
+        self._results: Any = None  # torch's iterator, whose type is private
 
     def __enter__(self) -> Self:
         return self
@@ -96,16 +71,18 @@ class Prefetch:
 
     def close(self) -> None:
         """End the workers; another look would start new ones."""
-        # The last references: torch ends the workers of a loader that is gone.
-        self._results, self._loader = iter(()), None
+        if self._loader is not None:
+            # Left to the garbage collector, they would outlive a failure whose traceback refers
+            # to them, and the program would wait for them at its end.
+            self._results._shutdown_workers()
+        self._results = self._loader = None
         self._expected = -1
 
     def _arrived(self, number: int) -> Look:
         try:
             if number != self._expected:
-                self._numbers.start = number
-                self._results = self._started()
-            look = next(self._results)
+                self._start(number)
+            look: Look = next(self._results)
         except RuntimeError as error:
             if "DataLoader worker" not in str(error):
                 raise
@@ -116,10 +93,19 @@ class Prefetch:
         self._expected = number + 1
         return look
 
-    def _started(self) -> Iterator[Look]:
-        if self._loader is not None:
-            return iter(self._loader)  # the same workers, from another number on
-        self._loader = DataLoader(
+    def _start(self, number: int) -> None:
+        self._numbers.start = number
+        if self._loader is not None:  # the same workers, from another number on
+            self._results = iter(self._loader)
+            return
+        with warnings.catch_warnings(action="ignore"):  # of more workers than cores, as was asked
+            loader = self._new_loader()
+        with _signals_left_to_the_parent():
+            self._results, self._loader = iter(loader), loader
+        _with_workers.add(self)
+
+    def _new_loader(self) -> DataLoader[Look]:
+        return DataLoader(
             _Looks(self._look),
             batch_size=None,
             sampler=self._numbers,
@@ -130,14 +116,33 @@ class Prefetch:
             generator=torch.Generator(),  # else it would draw from the global one
             persistent_workers=True,
         )
-        # A signal to the whole group is the parent's to handle: it may still need its workers.
-        # They inherit what is held back here, and end when they are told to or the parent ends.
-        resource_tracker.ensure_running()  # it would let the signals through
-        held_before = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD_BACK)
-        try:
-            return iter(self._loader)
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, held_before)
+
+
+_with_workers: WeakSet[Prefetch] = WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for prefetch in list(_with_workers):
+        prefetch.close()
+
+
+@contextmanager
+def _signals_left_to_the_parent() -> Iterator[None]:
+    """Processes started in the block inherit that stops are held back from them.
+
+    A signal to the whole group is the parent's to handle: it may still need its workers for a
+    step. These end when they are told to, or find that the parent has gone.
+    """
+    on_child, in_main_thread = signal.getsignal(signal.SIGCHLD), current_thread() is main_thread()
+    resource_tracker.ensure_running()  # starting it would let the signals through
+    held_before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, held_before)
+        if in_main_thread:  # torch's handler raises in the middle of whatever is going on
+            signal.signal(signal.SIGCHLD, on_child)
 
 
 @dataclass

@@ -13,12 +13,13 @@ from torch import Tensor
 
 from dualstudent.data.augment import Augmentation, Normalisation
 from dualstudent.data.broken import Tally
-from dualstudent.data.catalogue import DataSetName, Part, load
+from dualstudent.data.catalogue import DataSetName, load
 from dualstudent.data.dataset import DataSet
 from dualstudent.data.file_samples import FileSamples
 from dualstudent.data.files import data_folder
 from dualstudent.data.image_files import ImageFiles
 from dualstudent.data.images import Images
+from dualstudent.data.listing import Part
 from dualstudent.data.samples import ImageSamples, Samples, feed
 from dualstudent.data.splits import choose_labeled, read_manifest, share_of
 from dualstudent.errors import UserError
@@ -35,7 +36,7 @@ class DataSettings(Settings):
     target: DataSetName | None = Field(
         None, description="the data set to adapt to: unlabeled images and test; default: source"
     )
-    labels: Annotated[int, Field(gt=0)] | str = Field(
+    labels: int | str = Field(
         "all",
         description="how many samples of the source have a label, balanced over the classes: "
         "a number, a share such as '10%', or 'all'",
@@ -63,8 +64,8 @@ class DataSettings(Settings):
     @field_validator("labels")
     @classmethod
     def _number_or_share_or_all(cls, labels: int | str) -> int | str:
-        if isinstance(labels, str) and labels != "all":
-            share_of(labels)
+        if labels != "all" and not (isinstance(labels, int) and labels > 0):
+            share_of(str(labels))
         return labels
 
     @field_validator("split", "folder")
@@ -196,7 +197,7 @@ class _Maker:
     def _streamed(self, parts: Sequence[Images | ImageFiles]) -> Samples:
         (files,) = parts  # another data set has other classes, so nothing adapts to it
         assert isinstance(files, ImageFiles)
-        workers = len(os.sched_getaffinity(0)) if self.workers is None else self.workers
+        workers = (os.cpu_count() or 1) if self.workers is None else self.workers
         return FileSamples(
             files, self.size, self.augmentation, self.normalisation, workers, self.tally
         )

@@ -29,10 +29,10 @@ def choose_labeled(data: DataSet, labels: int | str, seed: int) -> Tensor:
     """
     each = _labels_of_each_class(data, labels)
     shuffled = torch.randperm(len(data), generator=generator_for(seed, "labels"))
-    shuffled_labels = data.labels[shuffled]
+    by_class = shuffled[data.labels[shuffled].argsort(stable=True)]
+    sizes = data.labels.bincount(minlength=len(data.classes)).tolist()
     chosen = []
-    for label, name in enumerate(data.classes):
-        members = shuffled[shuffled_labels == label]
+    for name, members in zip(data.classes, by_class.split(sizes), strict=True):
         if len(members) < each and isinstance(labels, int):
             raise UserError(
                 f"data.labels = {labels} asks for {each} labels of class {name!r}, "

@@ -10,10 +10,9 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from dualstudent.data.broken import BrokenSamples
-from dualstudent.data.prefetch import Look, Prefetch
+from dualstudent.data.looks import ChunkLook
+from dualstudent.data.prefetch import Prefetch
 from dualstudent.data.samples import Samples
-from dualstudent.randomness import generator_for
 from dualstudent.settings import Settings
 from dualstudent.stability import is_stable
 
@@ -119,8 +118,7 @@ class Evaluator:
         self._samples, self._labels = samples, labels.to(device)
         self._threshold, self._track, self._device = threshold, track, device
         self._chunks = math.ceil(len(labels) / _CHUNK)
-        made_on = "cpu" if samples.streamed else device
-        self._look = _TestLook(samples.to(made_on), len(labels), seed, made_on)
+        self._look = ChunkLook(samples, len(labels), _CHUNK, seed, device)
 
     def evaluate(self, networks: Mapping[str, nn.Module]) -> Evaluations:
         """Look at every test sample once, with all ``networks``."""
@@ -157,31 +155,6 @@ class Evaluator:
             if self._track
             else {},
         )
-
-
-@dataclass(frozen=True)
-class _TestLook:
-    """A chunk of the test set, clean and perturbed, without samples that cannot be read."""
-
-    samples: Samples
-    count: int
-    seed: int
-    device: torch.device | str
-
-    def __call__(self, number: int) -> Look:
-        start, end = number * _CHUNK, min((number + 1) * _CHUNK, self.count)
-        positions = torch.arange(start, end, device=self.device)
-        try:
-            return Look(self._views(positions, start), positions)
-        except BrokenSamples as error:
-            readable = [row for row in range(len(positions)) if row not in error.reasons]
-            positions = positions[readable]
-            broken = tuple(error.reasons.values())
-            return Look(self._views(positions, start), positions, broken)
-
-    def _views(self, positions: Tensor, start: int) -> list[Tensor]:
-        draw = generator_for(self.seed, "test view", start, device=self.device)
-        return self.samples.unfinished(positions, [None, draw])
 
 
 @dataclass(frozen=True)
