@@ -83,10 +83,12 @@ def test_both_views_of_a_batch_differ_and_labels_fit(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class HeldBack:
-    """Looks at the signals held back from its process; dies at 7."""
+    """Looks at the signals held back from its process; fails at 5, dies at 40."""
 
     def __call__(self, number: int) -> Look:
-        if number == 7:
+        if number == 5:
+            raise RuntimeError("a mistake of the programmer")
+        if number == 40:
             os.kill(os.getpid(), signal.SIGKILL)
         held = torch.tensor(sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])))
         return Look([held.to(torch.uint8).reshape(1, 1, 1, -1)], torch.zeros(1, dtype=torch.int64))
@@ -99,11 +101,23 @@ def photos(folder: Path, workers: int) -> FileSamples:
 
 def test_a_worker_leaves_signals_to_its_parent_and_its_death_is_one_line(folder: Path) -> None:
     with Prefetch(HeldBack(), photos(folder, workers=1), "cpu") as looks:
-        held = looks.at(0).views[0] * 255
+        held = looks.at(4).views[0] * 255
         assert held.round().flatten().tolist() == [signal.SIGINT, signal.SIGTERM]
+        for _ in range(2):  # it does not skip what failed
+            with pytest.raises(RuntimeError, match="a mistake of the programmer"):
+                looks.at(5)
         with pytest.raises(UserError, match=r"one of 1 worker processes died.*data\.workers"):
-            looks.at(7)
+            looks.at(40)
+
+
+def test_workers_end_although_a_failure_refers_to_them(folder: Path) -> None:
+    with (
+        pytest.raises(RuntimeError, match="a mistake of the programmer") as failure,
+        Prefetch(HeldBack(), photos(folder, workers=1), "cpu") as looks,
+    ):
+        looks.at(5)
     assert multiprocessing.active_children() == []
+    assert failure.traceback
 
 
 FORGETFUL = """

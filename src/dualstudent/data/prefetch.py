@@ -79,12 +79,13 @@ class Prefetch:
         self._expected = -1
 
     def _arrived(self, number: int) -> Look:
+        in_turn, self._expected = number == self._expected, -1  # unknown, should this fail
         try:
-            if number != self._expected:
+            if not in_turn:
                 self._start(number)
             look: Look = next(self._results)
         except RuntimeError as error:
-            if "DataLoader worker" not in str(error):
+            if "DataLoader worker (pid" not in str(error):
                 raise
             raise UserError(
                 f"one of {self._workers} worker processes died, perhaps for lack of memory or "

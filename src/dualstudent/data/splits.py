@@ -32,7 +32,7 @@ def choose_labeled(data: DataSet, labels: int | str, seed: int) -> Tensor:
     by_class = shuffled[data.labels[shuffled].argsort(stable=True)]
     sizes = data.labels.bincount(minlength=len(data.classes)).tolist()
     chosen = []
-    for name, members in zip(data.classes, by_class.split(sizes), strict=True):
+    for name, members in zip(data.classes, torch.split(by_class, sizes), strict=True):
         if len(members) < each and isinstance(labels, int):
             raise UserError(
                 f"data.labels = {labels} asks for {each} labels of class {name!r}, "
