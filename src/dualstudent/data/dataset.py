@@ -35,6 +35,9 @@ class DataSet(Protocol):
 
     def __len__(self) -> int: ...
 
+    def select(self, positions: Tensor) -> Self:
+        """Only the images at ``positions``, in that order."""
+
     def of_classes(self, names: Sequence[str]) -> Self:
         """Only the images of the classes ``names``, labeled in the order of these."""
 

@@ -51,17 +51,17 @@ class ImageFiles:
         """Where the image at ``position`` is."""
         return self.folder / os.fsdecode(self.files[position])
 
+    def select(self, positions: Tensor) -> "ImageFiles":
+        """Only the images at ``positions``, in that order."""
+        where = positions.numpy()
+        return replace(
+            self, files=self.files[where], sizes=self.sizes[where], labels=self.labels[positions]
+        )
+
     def of_classes(self, names: Sequence[str]) -> "ImageFiles":
         """Only the images of the classes ``names``, labeled in the order of these."""
         kept, labels = relabeled(self, names)
-        where = kept.numpy()
-        return replace(
-            self,
-            files=self.files[where],
-            sizes=self.sizes[where],
-            labels=labels,
-            classes=tuple(names),
-        )
+        return replace(self.select(kept), labels=labels, classes=tuple(names))
 
     def fingerprint(self) -> str:
         """A SHA-256 of names, sizes and labels; the content of so much data would take hours."""
