@@ -291,6 +291,8 @@ def _show(run: "Run") -> None:
     headline = " and ".join(result["headline"])
     console.print(f"result, {headline}: {percent(result['error'])} test error")
     console.print(f"best epoch and network chosen on the test set (not honest): {percent(chosen)}")
+    if unreadable := result.get("unreadable_images"):
+        console.print(f"{unreadable} images could not be read and were left out: see {run.log}")
     draw_curves({"": run.read_metrics()}, run.curves, str(run.folder))
     console.print(f"{duration(result['seconds'])}; files in {run.folder}, curves in {run.curves}")
 

@@ -42,6 +42,7 @@ def batches(
     with_unlabeled: bool = True,
 ) -> Batches:
     if augmentation is not None:
+        assert isinstance(data.source, Images)
         train = ImageSamples(data.source.pixels, augmentation, Normalisation())
         data = replace(data, train=train)
     return Batches(

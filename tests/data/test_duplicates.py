@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from dualstudent.data.catalogue import DataSetName, load
+from dualstudent.data.catalogue import InMemoryName, load
 from dualstudent.data.decoding import decode, resized
 from dualstudent.data.duplicates import exact_duplicates, near_duplicates
 from dualstudent.data.embedded import load_mnist_5k
@@ -47,7 +47,7 @@ def copy_of(pixels: Pixels, change: str) -> Pixels:
 def pictures(request: pytest.FixtureRequest) -> Pixels:
     if request.param == "mnist-5k":
         return load_mnist_5k("train", Path()).pixels.numpy()[:3000]
-    name: DataSetName = request.param
+    name: InMemoryName = request.param
     folder = request.getfixturevalue("data_folder")
     with warnings.catch_warnings():  # a part of the published images will do
         warnings.simplefilter("ignore", DataWarning)

@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 from typing import Literal
 
@@ -12,8 +13,9 @@ from dualstudent.data.catalogue import load
 from dualstudent.data.images import Images
 from dualstudent.data.prepare import DataSettings, prepare
 from dualstudent.data.samples import Samples
-from dualstudent.data.splits import choose_images, write_manifest
+from dualstudent.data.splits import choose_images, choose_labeled, write_manifest
 from dualstudent.errors import UserError
+from tests.data.small_imagenet import SYNSETS, warns_of_the_count, write_imagenet
 
 NOWHERE = Path("needs no folder")
 DIGITS = load("digits-8x8", "train", NOWHERE)
@@ -143,6 +145,11 @@ def test_the_folder_of_the_settings_is_used(tmp_path: Path) -> None:
         {"source": "fashion"},
         {"source": "mnist", "labels": 0},
         {"source": "mnist", "labels": "most"},
+        {"source": "mnist", "labels": "0%"},
+        {"source": "mnist", "labels": "100%"},
+        {"source": "mnist", "labels": "-5%"},
+        {"source": "mnist", "workers": -1},
+        {"source": "mnist", "broken_share": 1.0},
         {"source": "mnist", "image_size": 0},
         {"source": "mnist", "images": 0},
         {"source": "mnist", "lables": 100},
@@ -151,6 +158,53 @@ def test_the_folder_of_the_settings_is_used(tmp_path: Path) -> None:
 def test_wrong_settings_are_refused(settings: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         DataSettings.model_validate(settings)
+
+
+def test_a_share_of_the_labels() -> None:
+    data = prepare(DataSettings(source="digits-8x8", labels="10%"), seed=0)
+
+    assert data.labels[data.labeled].bincount().tolist() == [14] * 10  # of 1442 images
+
+
+def test_a_split_must_have_the_share_that_is_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "split.json"
+    write_manifest(path, DIGITS, choose_labeled(DIGITS, "10%", seed=5), seed=5)
+
+    settings = DataSettings(source="digits-8x8", split=path, labels="10%")
+    assert len(prepare(settings, seed=1).labeled) == 140
+    with pytest.raises(UserError, match=r"data\.labels = 20%, but data\.split = .* 140 labels"):
+        prepare(settings.model_copy(update={"labels": "20%"}), seed=1)
+
+
+def test_images_in_memory_need_no_workers() -> None:
+    with pytest.raises(UserError, match=r"data\.workers = 2: digits-8x8 train is in memory"):
+        prepare(DataSettings(source="digits-8x8", workers=2), seed=0)
+
+
+@warns_of_the_count
+def test_imagenet_is_not_mixed_with_images_in_memory(tmp_path: Path) -> None:
+    folder = write_imagenet(tmp_path, train=1, val=1)
+    settings = DataSettings(source="imagenet", target="digits-8x8", folder=folder)
+
+    with pytest.raises(UserError, match=r"data\.target: digits-8x8 .* adaptation needs the same"):
+        prepare(settings, seed=0)
+
+
+@warns_of_the_count
+def test_two_classes_of_imagenet_at_the_size_asked_for(tmp_path: Path) -> None:
+    folder = write_imagenet(tmp_path, train=3, val=2)
+    settings = DataSettings(source="imagenet", classes=(SYNSETS[3], SYNSETS[1]), folder=folder)
+
+    data = prepare(settings, seed=0)
+    assert (data.train.shape, len(data.train), len(data.test)) == ((3, 224, 224), 6, 4)
+    assert data.labels.tolist() == [1, 1, 1, 0, 0, 0]
+    assert data.test_labels.tolist() == [1, 1, 0, 0]
+    assert data.train.workers == os.cpu_count()
+    smaller = prepare(settings.model_copy(update={"image_size": 48, "workers": 0}), seed=0)
+    assert (smaller.test.shape, smaller.test.workers) == ((3, 48, 48), 0)
+    (views,) = smaller.test.views(torch.arange(4), [None])
+    # Class 1 is green, class 0 yellow: only the latter has much red.
+    assert (views[:, 0].mean((1, 2)) > 0).tolist() == [False, False, True, True]
 
 
 @pytest.mark.filterwarnings("ignore::dualstudent.data.files.DataWarning")

@@ -2,11 +2,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dualstudent.data.image_files import ImageFiles
 from dualstudent.data.images import Images
 from dualstudent.data.splits import choose_images, choose_labeled, read_manifest, write_manifest
 from dualstudent.errors import UserError
@@ -71,6 +73,44 @@ def test_images_are_chosen_like_labels_but_independently_of_them() -> None:
     assert torch.equal(images, choose_images(ANIMALS, 20, seed=3))
     with pytest.raises(UserError, match=r"data\.images = 52 asks for 13 images of class 'dog'"):
         choose_images(ANIMALS, 52, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("share", "each"), [("20%", 5), ("15 %", 4), ("37.5%", 10), ("4%", 1), ("3.74%", 1)]
+)
+def test_a_share_is_rounded_down_to_equally_many_of_each_class(share: str, each: int) -> None:
+    chosen = choose_labeled(ANIMALS, share, seed=1)
+
+    assert ANIMALS.labels[chosen].bincount().tolist() == [each] * 4
+    assert torch.equal(chosen, choose_labeled(ANIMALS, 4 * each, seed=1))
+
+
+def test_a_class_too_small_for_its_share_gives_all_it_has() -> None:
+    chosen = choose_labeled(ANIMALS, "60%", seed=1)  # 16 of each
+
+    assert ANIMALS.labels[chosen].bincount().tolist() == [16, 12, 16, 16]
+
+
+def test_a_share_of_less_than_one_label_for_each_class_is_refused() -> None:
+    with pytest.raises(
+        UserError, match=r"'3\.7%' of 107 images is less than one for each of the 4"
+    ):
+        choose_labeled(ANIMALS, "3.7%", seed=0)
+
+
+def test_ten_percent_of_imagenet_are_128_of_each_class() -> None:
+    sizes = torch.full((1000,), 1300)
+    sizes[:104] = 732  # the smallest
+    sizes[104:1000] -= (int(sizes.sum()) - 1_281_167) // 896
+    sizes[999] += 1_281_167 - int(sizes.sum())
+    names = tuple(f"n{number:08}" for number in range(1000))
+    labels = torch.arange(1000).repeat_interleave(sizes)
+    files = np.zeros(len(labels), "S1")
+    imagenet = ImageFiles("imagenet", Path(), files, np.zeros(len(labels), np.int64), labels, names)
+
+    chosen = choose_labeled(imagenet, "10%", seed=0)
+
+    assert imagenet.labels[chosen].bincount().tolist() == [128] * 1000
 
 
 def test_a_manifest_repeats_the_choice(tmp_path: Path) -> None:

@@ -15,12 +15,13 @@ from dualstudent.training.training import Training
 from tests.training.small import small_recipe
 
 NAMES = [str(method.Settings.model_fields["name"].default) for method in METHODS]
-EMBEDDED = ("mnist-5k", "digits-8x8")
+PARTS: tuple[Part, Part] = ("train", "test")
+EMBEDDED: tuple[InMemoryName, ...] = ("mnist-5k", "digits-8x8")
 
 
 @pytest.mark.parametrize("name", EMBEDDED)
-def test_published_sizes_are_those_of_the_data(name: str) -> None:
-    train, test = (load(name, part, data_folder()) for part in ("train", "test"))  # type: ignore[arg-type]
+def test_published_sizes_are_those_of_the_data(name: InMemoryName) -> None:
+    train, test = (load(name, part, data_folder()) for part in PARTS)
     shape = (train.channels, *train.pixels.shape[2:])
     assert (len(train), len(test), len(train.classes), shape) == PUBLISHED[name]
 

@@ -97,7 +97,7 @@ def test_changes_are_toml_values_or_bare_words() -> None:
         ("method.confidence_threshold=1.0", r"method\.confidence_threshold = 1\.0: .*less than 1"),
         ("method.confidence_threshold=nan", r"method\.confidence_threshold = nan: .*finite"),
         ("method.name=dual", r"method\.name = 'dual': use one of .*'dual-student'"),
-        ("data.labels=0", r"data\.labels = 0: .*greater than 0 or 'all'"),
+        ("data.labels=0", r"data\.labels = 0: use a number, a share .* such as '10%', or 'all'"),
         ("data.source=minst", r"data\.source = 'minst': .*'mnist'"),
         ("schedule.epochs=two", r"schedule\.epochs = 'two': .*integer"),
         ("seed=-1", "seed = -1: .*greater than or equal to 0"),

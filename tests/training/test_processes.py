@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from dualstudent import Run, UserError, load_recipe, train
-from dualstudent.data.batches import Batches, Share
+from dualstudent.data.batches import Batches
+from dualstudent.data.streams import Share
 from dualstudent.randomness import seed_for
 from dualstudent.training.checkpoint import read_tensors
 from dualstudent.training.training import Training

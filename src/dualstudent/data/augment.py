@@ -7,15 +7,41 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from dualstudent.errors import UserError
 from dualstudent.settings import Settings
+
+_Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Augmentation(Settings):
-    """What perturbs a view; all off by default."""
+    """What perturbs a view; all off by default.
+
+    Small images in memory can be translated and get noise, photos read from files can be
+    cropped, jittered and rotated; both can be mirrored.
+    """
 
     translate: int = Field(0, ge=0, description="largest shift in pixels, borders reflected")
     flip: bool = Field(False, description="mirror left and right, half of the time")
     noise: float = Field(0.0, ge=0, description="σ of Gaussian noise on normalised pixels")
+    random_resized_crop: bool = Field(
+        False, description="a part of 8 to 100 % of the area, of 3:4 to 4:3, as the whole view"
+    )
+    jitter: tuple[_Share, _Share, _Share, Annotated[float, Field(ge=0, le=0.5)]] = Field(
+        (0.0, 0.0, 0.0, 0.0),
+        strict=False,
+        description="largest change of brightness, contrast, saturation (factors 1 ± it) and hue",
+    )
+    rotate: float = Field(0.0, ge=0, le=180, description="largest angle in degrees, either way")
+
+    def check_only(self, *possible: str, where: str) -> None:
+        """Refuse everything but ``possible``, which is what can be done ``where``."""
+        default = Augmentation()
+        for key in type(self).model_fields:
+            if key not in possible and getattr(self, key) != getattr(default, key):
+                raise UserError(
+                    f"augmentation.{key} is not possible for images {where}; "
+                    f"use {', '.join(possible)}"
+                )
 
 
 class Normalisation(Settings):

@@ -1,16 +1,14 @@
 """The batch of every step: which samples, and two views of each."""
 
-from dataclasses import dataclass
-
 import torch
 from pydantic import Field
-from torch import Tensor
 
 from dualstudent.batch import Batch
+from dualstudent.data.looks import StepLook
+from dualstudent.data.prefetch import Prefetch
 from dualstudent.data.prepare import PreparedData
-from dualstudent.data.streams import Stream
+from dualstudent.data.streams import WHOLE, Share, Stream
 from dualstudent.errors import UserError
-from dualstudent.randomness import generator_for
 from dualstudent.settings import Settings
 
 
@@ -19,26 +17,6 @@ class BatchSettings(Settings):
 
     size: int = Field(gt=1, description="samples a step, labeled and unlabeled")
     labeled: int = Field(gt=0, description="how many of them have a label")
-
-
-@dataclass(frozen=True)
-class Share:
-    """The part of every batch that one of several processes works on.
-
-    Attributes:
-        number: of the process, counted from 0.
-        count: of processes.
-    """
-
-    number: int = 0
-    count: int = 1
-
-    def of(self, positions: Tensor) -> Tensor:
-        """Every ``count``-th position, beginning with ``number``."""
-        return positions[self.number :: self.count]
-
-
-_WHOLE = Share()
 
 
 class Batches:
@@ -51,7 +29,7 @@ class Batches:
         views: 2, or 1 for methods that look at one view only (then both are the same tensor).
         with_unlabeled: false for methods that learn from labels only; their batch is as large
             and their epoch as long as those of the others.
-        device: where batches are made.
+        device: where batches are needed.
         share: the part of every batch that is made here.
     """
 
@@ -63,38 +41,39 @@ class Batches:
         views: int = 2,
         with_unlabeled: bool = True,
         device: torch.device | str = "cpu",
-        share: Share = _WHOLE,
+        share: Share = WHOLE,
     ) -> None:
         _check_shares(settings, share)
-        self._share = share
-        self._samples, self._labels = data.train.to(device), data.labels.to(device)
-        self._seed, self._views, self._device = seed, views, device
         self.steps_per_epoch = _steps_per_epoch(data, settings)
         if data.everything_labeled or not with_unlabeled:
             whole = data.everything_labeled
-            self._streams = [Stream(data.labeled, settings.size, seed, "labeled", whole)]
+            streams = [Stream(data.labeled, settings.size, seed, "labeled", whole)]
             teaches = [data.everything_labeled] * settings.size
         else:
             rest = settings.size - settings.labeled
-            self._streams = [
+            streams = [
                 Stream(data.unlabeled, rest, seed, "unlabeled", whole_batches=True),
                 Stream(data.labeled, settings.labeled, seed, "labeled"),
             ]
             teaches = [True] * rest + [False] * settings.labeled
+        self._labels = data.labels.to(device)
         # Strided like the positions: each stream's part is a multiple of the shares.
         self._unlabeled = share.of(torch.tensor(teaches, device=device))
+        look = StepLook(data.train, streams, seed, views, device, share)
+        self._looks = Prefetch(look, data.train, device)
 
     def at(self, step: int) -> Batch:
-        """The batch of step ``step``, counted from 0 over all epochs; the unlabeled come first."""
-        positions = torch.cat([self._share.of(stream.batch(step)) for stream in self._streams])
-        positions = positions.to(self._device, non_blocking=True)
-        process = [self._share.number] if self._share.number else []
-        draws = [
-            generator_for(self._seed, "view", step, number, *process, device=self._device)
-            for number in range(self._views)
-        ]
-        views = self._samples.views(positions, draws)
-        return Batch(views[0], views[-1], self._labels[positions], self._unlabeled, positions)
+        """The batch of step ``step``, counted from 0 over all epochs; the unlabeled come first.
+
+        A sample that cannot be read is replaced by another one of its kind.
+        """
+        look = self._looks.at(step)
+        labels = self._labels[look.positions]
+        return Batch(look.views[0], look.views[-1], labels, self._unlabeled, look.positions)
+
+    def close(self) -> None:
+        """End the worker processes, if there are any; another batch would start new ones."""
+        self._looks.close()
 
 
 def _check_shares(settings: BatchSettings, share: Share) -> None:

@@ -2,20 +2,25 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, get_args, overload
 
 from dualstudent.data.cifar import load_cifar10, load_cifar100
 from dualstudent.data.embedded import load_digits_8x8, load_mnist_5k
+from dualstudent.data.image_files import ImageFiles
+from dualstudent.data.imagenet import load_imagenet
 from dualstudent.data.images import Images
+from dualstudent.data.listing import Part
 from dualstudent.data.mnist import load_mnist
 from dualstudent.data.svhn import load_svhn, load_svhn_extra
 from dualstudent.data.usps import load_usps
 
-DataSetName = Literal[
+InMemoryName = Literal[
     "cifar10", "cifar100", "svhn", "svhn-extra", "mnist", "usps", "mnist-5k", "digits-8x8"
 ]
+StreamedName = Literal["imagenet"]
+DataSetName = Literal[InMemoryName, StreamedName]
 
-_LOADERS: dict[str, Callable[[str, Path], Images]] = {
+_LOADERS: dict[str, Callable[[str, Path], Images | ImageFiles]] = {
     "cifar10": load_cifar10,
     "cifar100": load_cifar100,
     "svhn": load_svhn,
@@ -24,11 +29,16 @@ _LOADERS: dict[str, Callable[[str, Path], Images]] = {
     "usps": load_usps,
     "mnist-5k": load_mnist_5k,
     "digits-8x8": load_digits_8x8,
+    "imagenet": load_imagenet,
 }
 assert set(_LOADERS) == set(get_args(DataSetName))
 
 
-def load(name: DataSetName, part: Literal["train", "test"], folder: Path) -> Images:
+@overload
+def load(name: InMemoryName, part: Part, folder: Path) -> Images: ...
+@overload
+def load(name: DataSetName, part: Part, folder: Path) -> Images | ImageFiles: ...
+def load(name: DataSetName, part: Part, folder: Path) -> Images | ImageFiles:
     """The training or test part of a data set.
 
     Args:

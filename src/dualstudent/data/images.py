@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from dualstudent.data.dataset import check_labels, relabeled
 from dualstudent.errors import UserError
 
 
@@ -36,14 +37,7 @@ class Images:
                 f"{self.name}: {len(self.pixels)} images but {len(self.labels)} labels; "
                 "the files do not belong together"
             )
-        if len(self) == 0:
-            raise UserError(f"{self.name}: holds no images")
-        lowest, highest = int(self.labels.min()), int(self.labels.max())
-        if lowest < 0 or highest >= len(self.classes):
-            raise UserError(
-                f"{self.name}: labels run from {lowest} to {highest}; "
-                f"its {len(self.classes)} classes allow 0 to {len(self.classes) - 1}"
-            )
+        check_labels(self)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -52,24 +46,18 @@ class Images:
     def channels(self) -> int:
         return self.pixels.shape[1]
 
+    @property
+    def image_size(self) -> int:
+        return self.pixels.shape[-1]
+
     def select(self, positions: Tensor) -> "Images":
         """Only the images at ``positions``, in that order."""
         return replace(self, pixels=self.pixels[positions], labels=self.labels[positions])
 
     def of_classes(self, names: Sequence[str]) -> "Images":
         """Only the images of the classes ``names``, labeled in the order of these."""
-        unknown = [name for name in names if name not in self.classes]
-        if unknown or len(set(names)) < len(names):
-            raise UserError(
-                f"data.classes = {list(names)}: {self.name} has the classes "
-                f"{', '.join(self.classes)}; name each at most once"
-            )
-        new_label = torch.full((len(self.classes),), -1)
-        new_label[[self.classes.index(name) for name in names]] = torch.arange(len(names))
-        kept = (new_label[self.labels] >= 0).nonzero().squeeze(1)
-        return Images(
-            self.name, self.pixels[kept], new_label[self.labels[kept]], classes=tuple(names)
-        )
+        kept, labels = relabeled(self, names)
+        return Images(self.name, self.pixels[kept], labels, classes=tuple(names))
 
     def resized(self, size: int) -> "Images":
         """The images at ``size`` × ``size`` pixels, by cubic interpolation."""

@@ -1,20 +1,27 @@
 """From the names of data sets to what a run may see: images, and the labels it was given."""
 
 import hashlib
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import torch
 from pydantic import Field, field_validator
 from torch import Tensor
 
 from dualstudent.data.augment import Augmentation, Normalisation
+from dualstudent.data.broken import Tally
 from dualstudent.data.catalogue import DataSetName, load
+from dualstudent.data.dataset import DataSet
+from dualstudent.data.file_samples import FileSamples
 from dualstudent.data.files import data_folder
+from dualstudent.data.image_files import ImageFiles
 from dualstudent.data.images import Images
+from dualstudent.data.listing import Part
 from dualstudent.data.samples import ImageSamples, Samples, feed
-from dualstudent.data.splits import choose_images, choose_labeled, read_manifest
+from dualstudent.data.splits import choose_images, choose_labeled, read_manifest, share_of
 from dualstudent.errors import UserError
 from dualstudent.settings import Settings
 
@@ -34,8 +41,10 @@ class DataSettings(Settings):
         description="how many training images of the source to use, balanced over the classes "
         "and drawn by seed; default: all",
     )
-    labels: Annotated[int, Field(gt=0)] | Literal["all"] = Field(
-        "all", description="how many samples of the source have a label, balanced over the classes"
+    labels: int | str = Field(
+        "all",
+        description="how many samples of the source have a label, balanced over the classes: "
+        "a number, a share such as '10%', or 'all'",
     )
     classes: Annotated[tuple[str, ...], Field(min_length=2)] | None = Field(
         None, strict=False, description="the names of those to keep, in this order; default: all"
@@ -49,6 +58,20 @@ class DataSettings(Settings):
     folder: Path | None = Field(
         None, strict=False, description="data folder; default: $DUALSTUDENT_DATA, else a cache"
     )
+
+    workers: Annotated[int, Field(ge=0)] | None = Field(
+        None, description="processes that read images ahead; default: one per core for ImageNet"
+    )
+    broken_share: float = Field(
+        0.01, ge=0, lt=1, description="of the images looked at, how many may be unreadable"
+    )
+
+    @field_validator("labels")
+    @classmethod
+    def _number_or_share_or_all(cls, labels: int | str) -> int | str:
+        if labels != "all" and not (isinstance(labels, int) and labels > 0):
+            share_of(str(labels))
+        return labels
 
     @field_validator("split", "folder")
     @classmethod
@@ -70,7 +93,7 @@ class PreparedData:
         test_labels: int64, all known.
     """
 
-    source: Images
+    source: DataSet
     train: Samples
     labels: Tensor
     labeled: Tensor
@@ -86,6 +109,11 @@ class PreparedData:
         self.test.identify(digest)
         feed(digest, self.test_labels)
         return digest.hexdigest()
+
+    @property
+    def tally(self) -> Tally | None:
+        """Of the samples that cannot be read, in training and test; None if all can."""
+        return self.train.tally
 
     @property
     def everything_labeled(self) -> bool:
@@ -115,55 +143,96 @@ def prepare(
     source = _loaded(settings, settings.source, "train")
     if settings.images is not None:
         source = source.select(choose_images(source, settings.images, seed))
-    size = settings.image_size or source.pixels.shape[-1]
     labeled = _labeled_positions(settings, source, seed)
-    pixels = source.resized(size).pixels
+    parts = [source]
     if settings.target is not None:
         target = _loaded(settings, settings.target, "train")
         _check_same_task(source, target)
-        pixels = torch.cat([pixels, target.resized(size).pixels])
-        unlabeled = torch.arange(len(source), len(pixels))
+        parts.append(target)
+        unlabeled = torch.arange(len(target)) + len(source)
     elif len(labeled) == len(source):
         unlabeled = labeled
     else:
         hidden = torch.ones(len(source), dtype=torch.bool)
         hidden[labeled] = False
         unlabeled = hidden.nonzero().squeeze(1)
-    labels = torch.full((len(pixels),), -1)
+    test = _loaded(settings, settings.target or settings.source, "test")
+    labels = torch.full((sum(map(len, parts)),), -1)
     labels[labeled] = source.labels[labeled]
-    test = _loaded(settings, settings.target or settings.source, "test").resized(size)
-    seen = (augmentation or Augmentation(), normalisation or Normalisation())
+    made = _Maker(
+        settings.image_size or source.image_size,
+        augmentation or Augmentation(),
+        normalisation or Normalisation(),
+        settings.workers,
+        Tally(settings.broken_share),
+    )
     return PreparedData(
         source,
-        ImageSamples(pixels, *seen),
+        made.samples(parts),
         labels,
         labeled,
         unlabeled,
-        ImageSamples(test.pixels, *seen),
+        made.samples([test]),
         test.labels,
     )
 
 
-def _loaded(settings: DataSettings, name: DataSetName, part: Literal["train", "test"]) -> Images:
+@dataclass(frozen=True)
+class _Maker:
+    """Makes samples of data sets, all in the same way."""
+
+    size: int
+    augmentation: Augmentation
+    normalisation: Normalisation
+    workers: int | None
+    tally: Tally
+
+    def samples(self, parts: Sequence[Images | ImageFiles]) -> Samples:
+        """Of all parts, one after the other."""
+        images = [part for part in parts if isinstance(part, Images)]
+        if len(images) < len(parts):
+            return self._streamed(parts)
+        if self.workers:
+            raise UserError(
+                f"data.workers = {self.workers}: {parts[0].name} is in memory and needs none; "
+                "leave it out"
+            )
+        pixels = [part.resized(self.size).pixels for part in images]
+        together = pixels[0] if len(pixels) == 1 else torch.cat(pixels)
+        return ImageSamples(together, self.augmentation, self.normalisation)
+
+    def _streamed(self, parts: Sequence[Images | ImageFiles]) -> Samples:
+        (files,) = parts  # another data set has other classes, so nothing adapts to it
+        assert isinstance(files, ImageFiles)
+        workers = (os.cpu_count() or 1) if self.workers is None else self.workers
+        return FileSamples(
+            files, self.size, self.augmentation, self.normalisation, workers, self.tally
+        )
+
+
+def _loaded(settings: DataSettings, name: DataSetName, part: Part) -> Images | ImageFiles:
     images = load(name, part, data_folder(settings.folder))
     return images if settings.classes is None else images.of_classes(settings.classes)
 
 
-def _labeled_positions(settings: DataSettings, source: Images, seed: int) -> Tensor:
-    if settings.split is not None:
-        labeled = read_manifest(settings.split, source)
-        if settings.labels not in ("all", len(labeled)):
-            raise UserError(
-                f"data.labels = {settings.labels}, but data.split = {settings.split} has "
-                f"{len(labeled)} labels"
-            )
-        return labeled
-    if settings.labels == "all":
-        return torch.arange(len(source))
-    return choose_labeled(source, settings.labels, seed)
+def _labeled_positions(settings: DataSettings, source: DataSet, seed: int) -> Tensor:
+    if settings.split is None:
+        if settings.labels == "all":
+            return torch.arange(len(source))
+        return choose_labeled(source, settings.labels, seed)
+    labeled = read_manifest(settings.split, source)
+    asked = settings.labels
+    if isinstance(asked, str) and asked != "all":
+        asked = len(choose_labeled(source, asked, seed))
+    if asked not in ("all", len(labeled)):
+        raise UserError(
+            f"data.labels = {settings.labels}, but data.split = {settings.split} has "
+            f"{len(labeled)} labels"
+        )
+    return labeled
 
 
-def _check_same_task(source: Images, target: Images) -> None:
+def _check_same_task(source: DataSet, target: DataSet) -> None:
     if source.classes != target.classes or source.channels != target.channels:
         raise UserError(
             f"data.target: {target.name} has {len(target.classes)} classes and {target.channels} "

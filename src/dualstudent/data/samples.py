@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from dualstudent.data.augment import Augmentation, Normalisation, normalised, perturbed
+from dualstudent.data.broken import Tally
 
 
 class Digest(Protocol):
@@ -17,7 +18,18 @@ class Digest(Protocol):
 
 
 class Samples(ABC):
-    """A set of samples that hands out floats for the positions asked for, and for no others."""
+    """A set of samples that hands out floats for the positions asked for, and for no others.
+
+    Attributes:
+        streamed: whether samples are read when they are asked for; then views are made on the
+            CPU, and brought to the device unfinished.
+        workers: how many processes should make views ahead of time.
+        tally: of the samples that cannot be read; None if all can.
+    """
+
+    streamed: bool = False
+    workers: int = 0
+    tally: Tally | None = None
 
     @property
     @abstractmethod
@@ -37,7 +49,20 @@ class Samples(ABC):
 
         Returns:
             (B, *shape) float32 each. Every sample is read once, however many views there are.
+
+        Raises:
+            BrokenSamples: names all that cannot be read.
         """
+
+    def unfinished(
+        self, positions: Tensor, draws: Sequence[torch.Generator | None]
+    ) -> list[Tensor]:
+        """Like :meth:`views`, in the form that travels best between processes and devices."""
+        return self.views(positions, draws)
+
+    def finished(self, unfinished: list[Tensor]) -> list[Tensor]:
+        """What :meth:`views` would have given, from unfinished views on any device."""
+        return unfinished
 
     @abstractmethod
     def identify(self, digest: Digest) -> None:
@@ -67,6 +92,7 @@ class ImageSamples(Samples):
     def __init__(
         self, pixels: Tensor, augmentation: Augmentation, normalisation: Normalisation
     ) -> None:
+        augmentation.check_only("translate", "flip", "noise", where="in memory")
         self.pixels = pixels
         self._augmentation, self._normalisation = augmentation, normalisation
 

@@ -1,82 +1,119 @@
 """What a run sees and what has a label: chosen at random, balanced, by seed, and written down."""
 
 import json
+import math
+import re
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from dualstudent.data.images import Images
+from dualstudent.data.dataset import DataSet
 from dualstudent.errors import UserError
 from dualstudent.randomness import generator_for
 
 
-def choose_labeled(images: Images, count: int, seed: int) -> Tensor:
-    """Positions of ``count`` samples, equally many of each class, sorted.
+def choose_labeled(data: DataSet, labels: int | str, seed: int) -> Tensor:
+    """Positions of samples to give a label, equally many of each class, sorted.
+
+    A number must be a multiple of the number of classes. A share such as ``"10%"`` of all N
+    samples is ⌊N · share / C⌋ of each of the C classes, and all of a class that has fewer: 10 %
+    of ImageNet's 1,281,167 images, whose classes have 732 to 1300, are 128 of each.
 
     Args:
-        images: to choose from.
-        count: a multiple of the number of classes.
+        data: to choose from.
+        labels: how many, or which share.
         seed: decides the choice.
     """
-    return _balanced(images, count, seed, "labels")
+    return _balanced(data, labels, seed, "labels")
 
 
-def choose_images(images: Images, count: int, seed: int) -> Tensor:
+def choose_images(data: DataSet, count: int, seed: int) -> Tensor:
     """Positions of ``count`` samples that a run may see at all, chosen like those with a label.
 
     The choice of labels from what is left is independent of this one.
     """
-    return _balanced(images, count, seed, "images")
+    return _balanced(data, count, seed, "images")
 
 
-def _balanced(images: Images, count: int, seed: int, what: Literal["labels", "images"]) -> Tensor:
-    classes = len(images.classes)
-    each, rest = divmod(count, classes)
-    if rest or each == 0:
-        raise UserError(
-            f"data.{what} = {count} cannot be balanced over the {classes} classes of "
-            f"{images.name}; use a multiple of {classes}"
-        )
-    shuffled = torch.randperm(len(images), generator=generator_for(seed, what))
+def _balanced(
+    data: DataSet, wanted: int | str, seed: int, what: Literal["labels", "images"]
+) -> Tensor:
+    each = _of_each_class(data, wanted, what)
+    shuffled = torch.randperm(len(data), generator=generator_for(seed, what))
+    by_class = shuffled[data.labels[shuffled].argsort(stable=True)]
+    sizes = data.labels.bincount(minlength=len(data.classes)).tolist()
     chosen = []
-    for label, name in enumerate(images.classes):
-        members = shuffled[images.labels[shuffled] == label]
-        if len(members) < each:
+    for name, members in zip(data.classes, torch.split(by_class, sizes), strict=True):
+        if len(members) < each and isinstance(wanted, int):
             raise UserError(
-                f"data.{what} = {count} asks for {each} {what} of class {name!r}, "
-                f"but {images.name} has {len(members)}"
+                f"data.{what} = {wanted} asks for {each} {what} of class {name!r}, "
+                f"but {data.name} has {len(members)}"
             )
         chosen.append(members[:each])
     return torch.cat(chosen).sort().values
 
 
-def write_manifest(path: Path, images: Images, labeled: Tensor, seed: int) -> None:
+def share_of(text: str) -> Fraction:
+    """The share that a text such as ``"2.5%"`` names, between 0 and 1 and neither of both.
+
+    Example:
+        >>> share_of("2.5%")
+        Fraction(1, 40)
+    """
+    number = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?%", text)
+    share = Fraction(number[1]) / 100 if number else Fraction(0)
+    if not 0 < share < 1:
+        raise ValueError("use a number, a share between '0%' and '100%' such as '10%', or 'all'")
+    return share
+
+
+def _of_each_class(data: DataSet, wanted: int | str, what: str) -> int:
+    classes = len(data.classes)
+    if isinstance(wanted, str):
+        each = math.floor(len(data) * share_of(wanted) / classes)
+        if each == 0:
+            raise UserError(
+                f"data.{what} = {wanted!r} of {len(data):,} images is less than one for each of "
+                f"the {classes} classes of {data.name}; use a larger share"
+            )
+        return each
+    each, rest = divmod(wanted, classes)
+    if rest or each == 0:
+        raise UserError(
+            f"data.{what} = {wanted} cannot be balanced over the {classes} classes of "
+            f"{data.name}; use a multiple of {classes}"
+        )
+    return each
+
+
+def write_manifest(path: Path, data: DataSet, labeled: Tensor, seed: int) -> None:
     """Write down which samples of which data have a label, so that it can be repeated."""
     manifest = {
-        "data": images.name,
-        "images": len(images),
-        "sha256": images.fingerprint(),
+        "data": data.name,
+        "images": len(data),
+        "sha256": data.fingerprint(),
         "seed": seed,
         "per_class": {
-            name: int((images.labels[labeled] == label).sum())
-            for label, name in enumerate(images.classes)
+            name: int((data.labels[labeled] == label).sum())
+            for label, name in enumerate(data.classes)
         },
         "labeled": labeled.tolist(),
     }
     path.write_text(json.dumps(manifest, indent=1) + "\n")
 
 
-def read_manifest(path: Path, images: Images) -> Tensor:
+def read_manifest(path: Path, data: DataSet) -> Tensor:
     """The labeled positions of a manifest, refused if it belongs to other data."""
     manifest = _parsed(path)
-    if manifest["sha256"] != images.fingerprint():
+    if manifest["sha256"] != data.fingerprint():
         raise UserError(
             f"{path}: belongs to {manifest['data']!r} with {manifest['images']} images and other "
-            f"content than the {len(images):,} images of {images.name!r} found now"
+            f"content than the {len(data):,} images of {data.name!r} found now"
         )
-    labeled, allowed = manifest["labeled"], range(len(images))
+    labeled, allowed = manifest["labeled"], range(len(data))
     if (
         not isinstance(labeled, list)
         or not labeled
@@ -84,7 +121,7 @@ def read_manifest(path: Path, images: Images) -> Tensor:
         or len(set(labeled)) < len(labeled)
     ):
         raise UserError(
-            f"{path}: 'labeled' must be a list of different positions below {len(images):,}"
+            f"{path}: 'labeled' must be a list of different positions below {len(data):,}"
         )
     return torch.tensor(labeled)
 

@@ -1,11 +1,32 @@
 """Endless streams of positions whose own position is a single integer."""
 
+from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
 from torch import Tensor
 
 from dualstudent.randomness import generator_for
+
+
+@dataclass(frozen=True)
+class Share:
+    """The part of every batch that one of several processes works on.
+
+    Attributes:
+        number: of the process, counted from 0.
+        count: of processes.
+    """
+
+    number: int = 0
+    count: int = 1
+
+    def of(self, positions: Tensor) -> Tensor:
+        """Every ``count``-th position, beginning with ``number``."""
+        return positions[self.number :: self.count]
+
+
+WHOLE = Share()
 
 
 class Stream:
@@ -33,7 +54,7 @@ class Stream:
         self, positions: Tensor, batch_size: int, seed: int, name: str, whole_batches: bool = False
     ) -> None:
         self._positions = positions
-        self._batch_size = batch_size
+        self.batch_size = batch_size
         self._pass_length = len(positions)
         if whole_batches:
             self._pass_length -= len(positions) % batch_size
@@ -41,21 +62,34 @@ class Stream:
             raise ValueError(
                 f"{len(positions)} {name} samples are fewer than one batch of {batch_size}"
             )
-        # Batches look at the current pass and at most reach into the next.
-        self._order = lru_cache(maxsize=2)(
-            lambda number: torch.randperm(
-                len(positions), generator=generator_for(seed, name, number)
-            )
-        )
+        self._seed, self._name = seed, name
 
     def batch(self, step: int) -> Tensor:
         """(batch_size,) int64: the positions of step ``step``, counted from 0."""
         taken: list[Tensor] = []
-        start, missing = step * self._batch_size, self._batch_size
+        start, missing = step * self.batch_size, self.batch_size
         while missing:
             number, offset = divmod(start, self._pass_length)
             end = min(offset + missing, self._pass_length)
-            piece = self._order(number)[offset:end]
+            piece = _order(self._seed, self._name, number, len(self._positions))[offset:end]
             taken.append(piece)
             start, missing = start + len(piece), missing - len(piece)
         return self._positions[torch.cat(taken)]
+
+    def substitute(self, step: int, position: int, attempt: int) -> int:
+        """What takes the place of ``position`` in step ``step`` if that cannot be read.
+
+        Args:
+            step: counted from 0.
+            position: the one that cannot be read.
+            attempt: tells replacements of replacements apart.
+        """
+        draw = generator_for(self._seed, self._name, "substitute", step, position, attempt)
+        chosen = torch.randint(len(self._positions), (), generator=draw)
+        return int(self._positions[chosen])
+
+
+# Batches look at the current pass and at most reach into the next, in each of two streams.
+@lru_cache(maxsize=4)
+def _order(seed: int, name: str, number: int, count: int) -> Tensor:
+    return torch.randperm(count, generator=generator_for(seed, name, number))

@@ -5,6 +5,7 @@ students learns; every student moves; every network is in training mode whenever
 """
 
 import math
+from contextlib import closing
 
 import torch
 from torch import Tensor, nn
@@ -46,7 +47,8 @@ def examine(subject: Recipe | Training, steps: int = 50) -> Diagnosis:
     """
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         training = subject if isinstance(subject, Training) else Training(subject)
-        return _Examination(training).run(steps)
+        with closing(training):
+            return _Examination(training).run(steps)
 
 
 class _Examination:

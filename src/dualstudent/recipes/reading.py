@@ -146,7 +146,8 @@ def _explained(problems: list[ErrorDetails], table: Table) -> str:
     texts: dict[str, str] = {}
     for problem in problems:
         key = _key(problem["loc"], table)
-        message = problem["msg"][0].lower() + problem["msg"][1:]
+        message = problem["msg"].removeprefix("Value error, ")
+        message = message[0].lower() + message[1:]
         if problem["type"] == "missing":
             texts[key] = f"{key} is missing"
         elif problem["type"] == "union_tag_invalid":

@@ -1,5 +1,6 @@
 """How good networks are, how far their stable predictions can be trusted, how far they differ."""
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,8 +10,9 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from dualstudent.data.looks import ChunkLook
+from dualstudent.data.prefetch import Prefetch
 from dualstudent.data.samples import Samples
-from dualstudent.randomness import generator_for
 from dualstudent.settings import Settings
 from dualstudent.stability import is_stable
 
@@ -92,7 +94,8 @@ def evaluation_mode(*networks: nn.Module) -> Iterator[None]:
 class Evaluator:
     """Evaluates networks on the same test samples and the same perturbations every time.
 
-    At test time x is the clean sample and x̄ one perturbed view of it.
+    At test time x is the clean sample and x̄ one perturbed view of it. Samples that cannot be
+    read take no part.
 
     Args:
         samples: the test set.
@@ -112,9 +115,10 @@ class Evaluator:
         track: int = 0,
         device: torch.device | str = "cpu",
     ) -> None:
-        self._samples, self._labels = samples.to(device), labels.to(device)
-        self._threshold, self._seed, self._track = threshold, seed, track
-        self._device = device
+        self._samples, self._labels = samples, labels.to(device)
+        self._threshold, self._track, self._device = threshold, track, device
+        self._chunks = math.ceil(len(labels) / _CHUNK)
+        self._look = ChunkLook(samples, len(labels), _CHUNK, seed, device)
 
     def evaluate(self, networks: Mapping[str, nn.Module]) -> Evaluations:
         """Look at every test sample once, with all ``networks``."""
@@ -125,22 +129,25 @@ class Evaluator:
         ]
         chunks: dict[str, list[_Verdict]] = {name: [] for name in networks}
         apart = torch.zeros(len(alike), device=self._device)
-        with evaluation_mode(*networks.values()):
-            for start in range(0, len(self._labels), _CHUNK):
-                probabilities = {}
-                views, labels = self._views(start), self._labels[start : start + _CHUNK]
+        with (
+            evaluation_mode(*networks.values()),
+            Prefetch(self._look, self._samples, self._device, end=self._chunks) as looks,
+        ):
+            for look in map(looks.at, range(self._chunks)):
+                probabilities, labels = {}, self._labels[look.positions]
                 for name, network in networks.items():
-                    p, p_perturbed = (network(v).class_logits.softmax(dim=1) for v in views)
+                    p, p_perturbed = (network(v).class_logits.softmax(dim=1) for v in look.views)
                     chunks[name].append(_judged(p, p_perturbed, labels, self._threshold))
                     probabilities[name] = p
                 for number, (one, other) in enumerate(alike):
                     apart[number] += (probabilities[one] - probabilities[other]).norm(dim=1).sum()
         verdicts = {name: _Verdict.joined(pieces) for name, pieces in chunks.items()}
         return Evaluations(
-            {name: verdict.figures(self._labels) for name, verdict in verdicts.items()},
+            {name: verdict.figures() for name, verdict in verdicts.items()},
             {
                 f"{one}-{other}": Distance(
-                    _weight_distance(networks[one], networks[other]), total / len(self._labels)
+                    _weight_distance(networks[one], networks[other]),
+                    total / len(verdicts[one].labels),
                 )
                 for (one, other), total in zip(alike, apart.tolist(), strict=True)
             },
@@ -148,12 +155,6 @@ class Evaluator:
             if self._track
             else {},
         )
-
-    def _views(self, start: int) -> list[Tensor]:
-        end = min(start + _CHUNK, len(self._labels))
-        positions = torch.arange(start, end, device=self._device)
-        draw = generator_for(self._seed, "test view", start, device=self._device)
-        return self._samples.views(positions, [None, draw])
 
 
 @dataclass(frozen=True)
@@ -163,6 +164,7 @@ class _Verdict:
     rank: Tensor
     stable: Tensor
     truth: Tensor
+    labels: Tensor
     classes: int
 
     @staticmethod
@@ -171,10 +173,11 @@ class _Verdict:
             torch.cat([piece.rank for piece in pieces]),
             torch.cat([piece.stable for piece in pieces]),
             torch.cat([piece.truth for piece in pieces]),
+            torch.cat([piece.labels for piece in pieces]),
             pieces[0].classes,
         )
 
-    def figures(self, labels: Tensor) -> Evaluation:
+    def figures(self) -> Evaluation:
         correct, stable = self.rank == 0, self.stable
         every = torch.ones_like(stable)
         return Evaluation(
@@ -182,13 +185,13 @@ class _Verdict:
             top5_error=_percent(self.rank >= 5, every) if self.classes > 5 else None,
             stable_share=_percent(stable, every) or 0.0,
             stable_accuracy=_percent(correct, stable),
-            class_accuracy=self._by_class(correct, labels, every),
-            stable_class_accuracy=self._by_class(correct, labels, stable),
+            class_accuracy=self._by_class(correct, every),
+            stable_class_accuracy=self._by_class(correct, stable),
         )
 
-    def _by_class(self, correct: Tensor, labels: Tensor, among: Tensor) -> list[float | None]:
-        right = labels[correct & among].bincount(minlength=self.classes).tolist()
-        total = labels[among].bincount(minlength=self.classes).tolist()
+    def _by_class(self, correct: Tensor, among: Tensor) -> list[float | None]:
+        right = self.labels[correct & among].bincount(minlength=self.classes).tolist()
+        total = self.labels[among].bincount(minlength=self.classes).tolist()
         return [100 * r / t if t else None for r, t in zip(right, total, strict=True)]
 
 
@@ -198,7 +201,7 @@ def _judged(p: Tensor, p_perturbed: Tensor, labels: Tensor, threshold: float) ->
     order = p.argsort(dim=1, descending=True, stable=True)
     rank = (order == labels[:, None]).int().argmax(dim=1)
     truth = p.gather(1, labels[:, None]).squeeze(1)
-    return _Verdict(rank, is_stable(p, p_perturbed, threshold), truth, classes)
+    return _Verdict(rank, is_stable(p, p_perturbed, threshold), truth, labels, classes)
 
 
 def _percent(which: Tensor, among: Tensor) -> float | None:

@@ -6,6 +6,7 @@ import math
 import os
 import shlex
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -132,9 +133,11 @@ class _Loop:
     def run_to_end(self) -> None:
         training = self._training
         total, epoch_length = training.schedule.total_steps, training.schedule.steps_per_epoch
-        with StopRequest() as stop:
+        with StopRequest() as stop, closing(training):
             if self._leads:
                 self._forget_later_metrics()
+            if training.data.tally is not None:
+                training.data.tally.write_to(self._run.log)
             self._observer.on_start(self._step, total)
             training.method.train()
             while self._step < total:
@@ -274,5 +277,7 @@ class _Loop:
         notes = {"classes": training.data.source.classes, "exported": method.exported}
         write_tensors(run.model, weights, notes)
         summary = summarised(run.read_metrics(), method.headline, self._seconds)
+        if training.data.tally is not None:
+            summary["unreadable_images"] = training.data.tally.different
         with replaced_at_once(run.result) as partial:
             partial.write_text(json.dumps(summary, indent=1) + "\n")

@@ -62,6 +62,11 @@ class Run:
         return self.folder / "result.json"
 
     @property
+    def log(self) -> Path:
+        """The images that could not be read, a line each; there only if there were any."""
+        return self.folder / "log.txt"
+
+    @property
     def curves(self) -> Path:
         """A picture of the run."""
         return self.folder / "curves.png"
@@ -141,5 +146,13 @@ def _read_object(path: Path) -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Of Python and of everything that can change a number."""
-    packages = ("dualstudent", "torch", "lightning-fabric", "numpy", "scikit-learn", "mlxtend")
+    packages = (
+        "dualstudent",
+        "torch",
+        "lightning-fabric",
+        "numpy",
+        "scikit-learn",
+        "mlxtend",
+        "pillow",
+    )
     return {"python": platform.python_version()} | {name: version(name) for name in packages}

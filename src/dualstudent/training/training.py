@@ -85,6 +85,10 @@ class Training:
         steps = range(epoch * length, (epoch + 1) * length)
         self.method.after_epoch(epoch, (self._batches.at(step) for step in steps))
 
+    def close(self) -> None:
+        """End the worker processes of the batches, if there are any."""
+        self._batches.close()
+
     def _optimizer(self, student: nn.Module) -> SGD:
         settings = self.recipe.optimizer
         return SGD(

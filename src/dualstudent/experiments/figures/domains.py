@@ -42,8 +42,9 @@ def _load(settings: DataSettings) -> list[tuple[str, Images]]:
     assert settings.target is not None
     folder = data_folder(settings.folder)
     names = (settings.source, settings.target)
-    domains = [(name, load(name, "train", folder)) for name in names]
-    size = settings.image_size or domains[0][1].pixels.shape[-1]
+    loaded = [(name, load(name, "train", folder)) for name in names]
+    domains = [(name, images) for name, images in loaded if isinstance(images, Images)]
+    size = settings.image_size or domains[0][1].image_size
     return [
         (name, images.select(first_of_each_class(images)).resized(size)) for name, images in domains
     ]

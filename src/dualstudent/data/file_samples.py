@@ -1,0 +1,105 @@
+"""Samples that are read from image files whenever they are asked for."""
+
+import warnings
+from collections.abc import Sequence
+from typing import Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+
+from dualstudent.data.augment import Augmentation, Normalisation, normalised
+from dualstudent.data.broken import BrokenSamples, Tally
+from dualstudent.data.decoding import UnreadableImage, decode
+from dualstudent.data.image_files import ImageFiles
+from dualstudent.data.photos import NUMBERS_PER_VIEW, Draw, clean_view, perturbed_view
+from dualstudent.data.samples import Digest, Samples
+from dualstudent.errors import on_one_line
+
+
+class FileSamples(Samples):
+    """Photos of any size, decoded once for all their views.
+
+    Args:
+        files: where they are.
+        size: of the views, pixels a side.
+        augmentation: what perturbs a view.
+        normalisation: of the pixel values.
+        workers: how many processes should read ahead.
+        tally: of the photos that cannot be read.
+    """
+
+    def __init__(
+        self,
+        files: ImageFiles,
+        size: int,
+        augmentation: Augmentation,
+        normalisation: Normalisation,
+        workers: int = 0,
+        tally: Tally | None = None,
+    ) -> None:
+        augmentation.check_only(
+            "random_resized_crop", "flip", "jitter", "rotate", where="read from files"
+        )
+        self._files, self._size = files, size
+        self._augmentation, self._normalisation = augmentation, normalisation
+        self.workers, self.tally = workers, tally
+        self.streamed = True
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self._files.channels, self._size, self._size)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def views(self, positions: Tensor, draws: Sequence[torch.Generator | None]) -> list[Tensor]:
+        return self.finished(self.unfinished(positions, draws))
+
+    def unfinished(
+        self, positions: Tensor, draws: Sequence[torch.Generator | None]
+    ) -> list[Tensor]:
+        """(B, channels, size, size) uint8 each: a quarter of the bytes to bring to the device."""
+        numbers = [_uniform(len(positions), draw) for draw in draws]
+        shape = (len(draws), len(positions), self._size, self._size, self._files.channels)
+        pixels = np.empty(shape, np.uint8)
+        broken: dict[int, str] = {}
+        with warnings.catch_warnings(action="ignore"):  # about metadata that nobody looks at
+            for row, position in enumerate(positions.tolist()):
+                try:
+                    photo = self._photo(position)
+                except UnreadableImage as error:
+                    broken[row] = on_one_line(error)
+                    continue
+                for view, table in zip(pixels, numbers, strict=True):
+                    view[row] = np.asarray(self._view(photo, None if table is None else table[row]))
+        if broken:
+            raise BrokenSamples(broken)
+        return [torch.from_numpy(view).permute(0, 3, 1, 2) for view in pixels]
+
+    def finished(self, unfinished: list[Tensor]) -> list[Tensor]:
+        return [normalised(pixels, self._normalisation) for pixels in unfinished]
+
+    def identify(self, digest: Digest) -> None:
+        digest.update(self._files.fingerprint().encode())
+
+    def to(self, device: torch.device | str) -> Self:
+        return self  # files stay where they are; their views are brought to the device
+
+    def _photo(self, position: int) -> Image.Image:
+        pixels = decode(self._files.path(position), channels=3)
+        return Image.fromarray(np.ascontiguousarray(pixels.transpose(1, 2, 0)))
+
+    def _view(self, photo: Image.Image, numbers: NDArray[np.float64] | None) -> Image.Image:
+        if numbers is None:
+            return clean_view(photo, self._size)
+        return perturbed_view(photo, self._size, self._augmentation, Draw.of(numbers))
+
+
+def _uniform(count: int, draw: torch.Generator | None) -> NDArray[np.float64] | None:
+    """(count, NUMBERS_PER_VIEW), drawn at once; None for a clean view."""
+    if draw is None:
+        return None
+    return torch.rand(count, NUMBERS_PER_VIEW, generator=draw, dtype=torch.float64).numpy()

@@ -1,0 +1,147 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from dualstudent.data import decoding, file_samples
+from dualstudent.data.augment import Augmentation, Normalisation
+from dualstudent.data.broken import BrokenSamples
+from dualstudent.data.file_samples import FileSamples
+from dualstudent.data.imagenet import load_imagenet
+from dualstudent.data.photos import NUMBERS_PER_VIEW, Draw, perturbed_view
+from dualstudent.data.samples import ImageSamples
+from dualstudent.errors import UserError
+from dualstudent.randomness import generator_for
+from tests.data.small_imagenet import warns_of_the_count, write_imagenet
+
+pytestmark = warns_of_the_count
+
+LINE = Augmentation(random_resized_crop=True, flip=True, jitter=(0.4, 0.4, 0.4, 0.1), rotate=10)
+SCALE = Normalisation(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
+POSITIONS = torch.tensor([7, 0, 11, 7])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_imagenet(tmp_path, train=3, val=1)
+
+
+@pytest.fixture
+def samples(folder: Path) -> FileSamples:
+    return FileSamples(load_imagenet("train", folder), 32, LINE, SCALE)
+
+
+def paths(folder: Path) -> list[Path]:
+    return sorted((folder / "imagenet" / "train").glob("*/*.JPEG"))
+
+
+def test_a_clean_view_is_the_normalised_centre(samples: FileSamples, folder: Path) -> None:
+    (views,) = samples.views(POSITIONS, [None])
+
+    assert views.shape == (4, 3, 32, 32)
+    assert views.dtype == torch.float32
+    assert views.is_contiguous(memory_format=torch.channels_last)
+    mean, std = np.array(SCALE.mean), np.array(SCALE.std)
+    for position, view in zip(POSITIONS.tolist(), views, strict=True):
+        image = Image.open(paths(folder)[position])
+        short = 37  # 32 · 256 / 224, rounded
+        size = [short * side // min(image.size) for side in image.size]
+        left, top = (size[0] - 32) // 2, (size[1] - 32) // 2
+        square = image.resize(size, Image.Resampling.BILINEAR).crop(
+            (left, top, left + 32, top + 32)
+        )
+        expected = (np.asarray(square) / 255 - mean) / std
+        assert np.allclose(view.permute(1, 2, 0).numpy(), expected, atol=1e-5)
+
+
+def test_a_perturbed_view_is_a_function_of_the_generator(
+    samples: FileSamples, folder: Path
+) -> None:
+    (views,) = samples.views(POSITIONS, [generator_for(5)])
+
+    numbers = torch.rand(4, NUMBERS_PER_VIEW, generator=generator_for(5), dtype=torch.float64)
+    mean, std = np.array(SCALE.mean), np.array(SCALE.std)
+    for position, view, row in zip(POSITIONS.tolist(), views, numbers.numpy(), strict=True):
+        image = Image.open(paths(folder)[position]).convert("RGB")
+        expected = np.asarray(perturbed_view(image, 32, LINE, Draw.of(row)))
+        expected = (expected / 255 - mean) / std
+        assert np.allclose(view.permute(1, 2, 0).numpy(), expected, atol=1e-5)
+    assert not torch.equal(views[0], views[3])  # the same photo, perturbed independently
+
+
+def test_all_views_come_from_one_decoding(
+    samples: FileSamples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = [samples.views(POSITIONS, [None])[0], samples.views(POSITIONS, [generator_for(1)])[0]]
+    decoded: list[Path] = []
+
+    def decode(path: Path, channels: int) -> object:
+        decoded.append(path)
+        return decoding.decode(path, channels=3)
+
+    monkeypatch.setattr(file_samples, "decode", decode)
+
+    together = samples.views(POSITIONS, [None, generator_for(1), generator_for(2)])
+
+    assert len(decoded) == len(POSITIONS)
+    assert torch.equal(together[0], alone[0])
+    assert torch.equal(together[1], alone[1])
+    assert not torch.equal(together[1], together[2])
+
+
+def test_views_travel_as_bytes(samples: FileSamples) -> None:
+    unfinished = samples.unfinished(POSITIONS, [None, generator_for(1)])
+
+    assert {view.dtype for view in unfinished} == {torch.uint8}
+    for view, expected in zip(
+        samples.finished(unfinished),
+        samples.views(POSITIONS, [None, generator_for(1)]),
+        strict=True,
+    ):
+        assert torch.equal(view, expected)
+
+
+def test_all_broken_files_are_named_at_once(samples: FileSamples, folder: Path) -> None:
+    cut_off, no_image, gone = paths(folder)[7], paths(folder)[0], paths(folder)[2]
+    cut_off.write_bytes(cut_off.read_bytes()[:400])
+    no_image.write_text("<html>404</html>")
+    gone.unlink()
+
+    with pytest.raises(BrokenSamples) as error:
+        samples.views(torch.tensor([7, 5, 0, 2]), [None])
+
+    assert error.value.reasons.keys() == {0, 2, 3}
+    assert error.value.reasons[0].startswith(f"{cut_off}: broken or cut off")
+    assert error.value.reasons[2].startswith(f"{no_image}: not an image")
+    assert error.value.reasons[3] == f"{gone}: No such file or directory"
+
+
+def test_grey_and_cmyk_photos_become_colour(samples: FileSamples, folder: Path) -> None:
+    Image.new("L", (50, 40), 128).save(paths(folder)[0], "JPEG")
+    Image.new("CMYK", (50, 40), (0, 255, 255, 0)).save(paths(folder)[1], "JPEG")
+
+    (views,) = samples.unfinished(torch.tensor([0, 1]), [None])
+
+    assert views[0, :, 5, 5].tolist() == [128, 128, 128]
+    assert views[1, :, 5, 5].tolist() == pytest.approx([255, 0, 0], abs=3)
+
+
+@pytest.mark.parametrize("changes", [{"translate": 2}, {"noise": 0.1}])
+def test_what_small_images_can_is_refused_for_photos(
+    folder: Path, changes: dict[str, float]
+) -> None:
+    (key,) = changes
+    with pytest.raises(UserError, match=rf"augmentation\.{key} is not possible .* read from files"):
+        FileSamples(load_imagenet("train", folder), 32, Augmentation.model_validate(changes), SCALE)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"random_resized_crop": True}, {"rotate": 5.0}, {"jitter": (0.1, 0, 0, 0)}]
+)
+def test_what_photos_can_is_refused_in_memory(changes: dict[str, object]) -> None:
+    (key,) = changes
+    pixels = torch.zeros(1, 3, 8, 8, dtype=torch.uint8)
+    with pytest.raises(UserError, match=rf"augmentation\.{key} is not possible .* in memory; use"):
+        ImageSamples(pixels, Augmentation.model_validate(changes), SCALE)

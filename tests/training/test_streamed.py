@@ -1,0 +1,191 @@
+"""Runs on images that are read from files while training."""
+
+import json
+import multiprocessing
+import signal
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+from dualstudent import Recipe, Run, UserError, load_recipe, resume, train
+from dualstudent.cli import main
+from dualstudent.recipes.reading import to_toml
+from dualstudent.training.model import evaluate_run
+from tests.data.small_imagenet import warns_of_the_count, write_imagenet
+from tests.training.test_resume import DiesAt, assert_equal_runs
+
+pytestmark = warns_of_the_count
+
+CHANGES = (
+    "data.source=imagenet",
+    "data.labels=25%",
+    "data.image_size=32",
+    "normalisation.mean=[0.485, 0.456, 0.406]",
+    "normalisation.std=[0.229, 0.224, 0.225]",
+    "augmentation.translate=0",
+    "augmentation.noise=0",
+    "augmentation.random_resized_crop=true",
+    "augmentation.flip=true",
+    "augmentation.jitter=[0.4, 0.4, 0.4, 0.1]",
+    "augmentation.rotate=10",
+    "batch.size=12",
+    "batch.labeled=4",
+    "schedule.epochs=3",
+    "schedule.rampup_epochs=1",
+)
+STEPS = 18
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_imagenet(tmp_path_factory.mktemp("data"))
+
+
+def recipe(folder: Path, workers: int, *changes: str) -> Recipe:
+    where = (f"data.folder='{folder}'", f"data.workers={workers}")
+    return load_recipe("demo", [*CHANGES, *where, *changes])
+
+
+@pytest.fixture(scope="module")
+def whole(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run without interruption and without workers."""
+    return train(recipe(folder, workers=0), tmp_path_factory.mktemp("runs") / "whole")
+
+
+def test_a_small_network_learns_colours_from_files(whole: Run) -> None:
+    result = whole.read_result()
+
+    assert result["steps"] == STEPS
+    assert result["error"] < 50  # chance is 75
+    assert result["unreadable_images"] == 0
+    assert not whole.log.exists()
+    assert evaluate_run(whole) == result["networks"]
+    assert json.loads(whole.split.read_text())["per_class"] == {
+        "n01440764": 4,
+        "n01443537": 4,
+        "n02123045": 4,
+        "n03930630": 4,
+    }
+
+
+SCRIPT = """
+import os, sys
+
+if __name__ == "__main__":  # the workers need nothing of this
+    from dualstudent import Observer, load_recipe, train
+    from dualstudent.cli import run_for_people
+
+    class Signals(Observer):
+        def on_step(self, step):
+            if step == 3:
+                number = int(sys.argv[3])
+                os.kill(os.getpid(), number) if number == 9 else os.killpg(0, number)
+
+    run_for_people(lambda: train(load_recipe(sys.argv[1]), sys.argv[2], Signals()))
+"""
+
+
+def stopped_by(number: signal.Signals, chosen: Recipe, run: Path) -> tuple[int, str]:
+    """Exit code and messages of a run in a process of its own, stopped after three steps.
+
+    Returns when all its workers have ended: each of them holds the end of a pipe.
+    """
+    script, toml = run.parent / "script.py", run.parent / "recipe.toml"
+    script.write_text(SCRIPT)
+    toml.write_text(to_toml(chosen))
+    finished = subprocess.run(
+        [sys.executable, script, toml, run, str(int(number))],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        start_new_session=True,
+        check=False,
+    )
+    return finished.returncode, finished.stderr
+
+
+def test_a_signal_to_all_processes_stops_cleanly_and_resume_is_exact(
+    folder: Path, whole: Run, tmp_path: Path
+) -> None:
+    code, said = stopped_by(signal.SIGTERM, recipe(folder, workers=1), tmp_path / "run")
+
+    assert code == 128 + signal.SIGTERM
+    assert "stopped: SIGTERM after step 3; continue with" in said
+    assert "Traceback" not in said
+    assert_equal_runs(resume(tmp_path / "run"), whole)  # which had no workers
+    assert multiprocessing.active_children() == []
+
+
+def test_workers_end_when_the_run_is_killed(folder: Path, tmp_path: Path) -> None:
+    code, _ = stopped_by(signal.SIGKILL, recipe(folder, workers=1), tmp_path / "run")
+
+    assert code == -signal.SIGKILL
+
+
+def test_workers_end_when_the_run_fails(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="power cut") as failure:
+        train(recipe(folder, workers=1), tmp_path / "run", DiesAt(1))
+
+    assert multiprocessing.active_children() == []
+    assert failure.traceback  # held until here, with all that it refers to
+
+
+def test_broken_images_are_logged_counted_and_do_not_change_the_way_back(tmp_path: Path) -> None:
+    folder = write_imagenet(tmp_path / "data")
+    broken = [
+        *sorted((folder / "imagenet" / "train").glob("*/*.JPEG"))[::16],
+        *sorted((folder / "imagenet" / "val").glob("*/*.JPEG"))[:1],
+    ]
+    for path in broken:
+        path.write_bytes(path.read_bytes()[:300])
+    chosen = recipe(folder, 0, "data.broken_share=0.2")
+
+    straight = train(chosen, tmp_path / "straight")
+    with pytest.raises(RuntimeError):
+        train(chosen, tmp_path / "again", DiesAt(9))
+    again = resume(tmp_path / "again")
+
+    assert_equal_runs(again, straight)
+    for run in (straight, again):
+        lines = run.log.read_text().splitlines()
+        assert sorted(line.partition(": ")[0] for line in lines) == [str(path) for path in broken]
+        assert run.read_result()["unreadable_images"] == len(broken) == 5
+
+
+def test_too_many_broken_images_end_the_run(tmp_path: Path) -> None:
+    folder = write_imagenet(tmp_path / "data")
+    for path in sorted((folder / "imagenet" / "train").glob("*/*.JPEG"))[::2]:
+        path.write_text("no image")
+
+    with pytest.raises(UserError, match=r"images looked at cannot be read"):
+        train(recipe(folder, workers=0), tmp_path / "run")
+    assert (tmp_path / "run" / "log.txt").read_text().count("not an image") > 5
+
+
+def test_the_command_line_shows_the_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_imagenet(tmp_path / "data")
+    (folder / "imagenet" / "val" / "n01440764" / "n01440764_0.JPEG").write_text("no image")
+    settings = (*CHANGES, f"data.folder={folder}", "data.workers=0", "schedule.epochs=1")
+    changes = [argument for change in settings for argument in ("--set", change)]
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    run = tmp_path / "run"
+
+    def shown(*arguments: str) -> tuple[str, str]:
+        monkeypatch.setattr(sys, "argv", ["dualstudent", *arguments])
+        with warnings.catch_warnings(action="always"), pytest.raises(SystemExit) as end:
+            main()
+        assert not end.value.code
+        return capsys.readouterr()
+
+    said, warned = shown("train", "demo", "--out", str(run), *changes)
+    assert "1 images could not be read and were left out" in said
+    assert "64 images of 1,281,167 published" in warned
+    figures, warned = shown("evaluate", str(run))
+    for network in json.loads((run / "result.json").read_text())["networks"].values():
+        assert f"{network['error']:.2f} %" in figures
+    assert "n01440764_0.JPEG: not an image" in warned
