@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from dualstudent import Recipe, load_recipe, recipe_names
-from dualstudent.data.catalogue import load
+from dualstudent.data.catalogue import InMemoryName, load
 from dualstudent.data.files import data_folder
+from dualstudent.data.listing import Part
 from dualstudent.experiments import cost
 from dualstudent.experiments.cost import PUBLISHED, Pace, Stopwatch, measured_pace, steps_of
 from dualstudent.methods import METHODS

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from dualstudent.experiments.reading import load_experiment
+from dualstudent.experiments.reading import experiment_names, load_experiment
 from dualstudent.experiments.schema import Cell, PaperValue
 
 # Mean, spread and † of every cell, column by column, as the source of the paper has them.
@@ -37,6 +37,11 @@ TABLES = {
         Supervised | 27.77 3.18 | 16.88 1.30
         MT | 4.35 0.50 | 4.18 0.27
         DS | 4.24 0.10 | 3.96 0.15
+    """,
+    "table4": """
+        Supervised | 42.15 0.09 | 19.76 0.11
+        MT | 37.83 0.12 | 16.65 0.08
+        DS | 36.48 0.05 | 16.42 0.07
     """,
     "table5": """
         DS | 15.74 0.45 | 33.08 0.27
@@ -89,5 +94,5 @@ def test_the_figures_have_the_numbers_of_the_text() -> None:
 
 
 def test_the_number_of_runs_is_that_of_the_paper() -> None:
-    seeds = {name: load_experiment(name).seeds for name in TABLES}
-    assert seeds == dict(zip(TABLES, (5, 5, 5, 3, 5), strict=True))
+    seeds = {name: load_experiment(name).seeds for name in experiment_names()[:6]}
+    assert seeds == dict(zip(TABLES, (5, 5, 5, 2, 3, 5), strict=True))

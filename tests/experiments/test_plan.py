@@ -62,6 +62,9 @@ STATED = {
     ("table2", "DS (480)", "10k labels"): dataclasses.replace(CIFAR100, epochs=480),
     ("table3", "DS", "250 labels"): SVHN,
     ("table3", "DS", "500 labels"): dataclasses.replace(SVHN, steps=808),
+    ("table4", "DS", "10% labels, top-1"): Stated(
+        60, (320, 160), 7207, 0.2, 5e-5, (10, 1000), 0.01
+    ),
     ("table5", "MS (4 models)", "CIFAR-10, 1k labels"): CIFAR10,
     ("table5", "MS (8 models)", "CIFAR-100, 10k labels"): CIFAR100,
     ("table5", "IS (3.53M params)", "CIFAR-10, 1k labels"): CIFAR10,
@@ -100,6 +103,10 @@ def test_dual_student_has_the_settings_of_the_paper(where: tuple[str, str, str])
         (("table1", "MT", "2k labels"), {"name": "mean-teacher", "decay": 0.97}),
         (("table2", "MT", "10k labels"), {"name": "mean-teacher", "decay": 0.97}),
         (("table3", "MT", "250 labels"), {"name": "mean-teacher", "decay": 0.999}),
+        (
+            ("table4", "MT", "10% labels, top-5"),
+            {"name": "mean-teacher", "decay": 0.9997, "consistency_weight": 10, "distance": "kl"},
+        ),
         (
             ("domain-adaptation", "Mean Teacher", "MNIST"),
             {"name": "mean-teacher", "decay": 0.99, "consistency_weight": 1},
@@ -193,6 +200,9 @@ def test_equal_cells_of_two_experiments_are_the_same_run() -> None:
     assert len({run_name(recipe_of(*where)) for where in shared}) == 1
     assert run_name(recipe_of("coupling", "S_ema", "CIFAR-10")) == run_name(
         recipe_of("table1", "MT", "1k labels")
+    )
+    assert run_name(recipe_of("table4", "MT", "10% labels, top-1")) == run_name(
+        recipe_of("table4", "MT", "10% labels, top-5")
     )
 
 

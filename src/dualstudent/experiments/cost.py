@@ -12,6 +12,7 @@ import torch
 from torch.optim import SGD
 
 from dualstudent.batch import Batch
+from dualstudent.data.splits import share_of
 from dualstudent.methods import METHODS, Method, Task
 from dualstudent.networks.build import build_network
 from dualstudent.recipes.schema import Recipe
@@ -192,8 +193,10 @@ def _samples(recipe: Recipe) -> int:
 
 
 def _labels(recipe: Recipe) -> int:
-    labels = recipe.data.labels
-    return _samples(recipe) if labels == "all" else labels
+    labels, samples, classes = recipe.data.labels, _samples(recipe), _classes(recipe)
+    if isinstance(labels, int):
+        return labels
+    return samples if labels == "all" else int(samples * share_of(labels) / classes) * classes
 
 
 def _tested(recipe: Recipe) -> int:

@@ -4,8 +4,9 @@ import torch
 from torch import nn
 from torch.optim import SGD
 
-from dualstudent.data.batches import Batches, Share
+from dualstudent.data.batches import Batches
 from dualstudent.data.prepare import PreparedData, prepare
+from dualstudent.data.streams import Share
 from dualstudent.errors import UserError
 from dualstudent.methods import METHODS, Method, StudentLoss, Task
 from dualstudent.networks.build import build_network
