@@ -39,9 +39,10 @@ def build_fabric(settings: DeviceSettings) -> Fabric:
             precision=settings.precision,
         )
     except (RuntimeError, ValueError) as error:
+        many = f" with device.processes = {settings.processes}" if settings.processes > 1 else ""
         raise UserError(
-            f"device.accelerator = {settings.accelerator!r} with device.processes = "
-            f"{settings.processes} is not available here; use 'auto' or 'cpu', or fewer processes"
+            f"device.accelerator = {settings.accelerator!r}{many} is not available here; "
+            f"use 'auto' or 'cpu'{', or fewer processes' if many else ''}"
         ) from error
     if settings.processes > 1:
         fabric.launch()  # waits until all processes are there
