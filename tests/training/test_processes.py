@@ -48,6 +48,7 @@ def weights(run: Run) -> dict[str, torch.Tensor]:
 
 
 def test_two_processes_train_like_their_shares_one_by_one(tmp_path: Path) -> None:
+    threads = torch.get_num_threads()
     run = train(small_recipe(*CHANGES, "device.processes=2"), tmp_path / "run")
 
     expected = by_hand(epochs=1)
@@ -59,6 +60,7 @@ def test_two_processes_train_like_their_shares_one_by_one(tmp_path: Path) -> Non
             )
     assert len(run.read_metrics()) == 1
     assert "LOCAL_RANK" not in os.environ
+    assert torch.get_num_threads() == threads
 
 
 def test_a_run_on_two_processes_stops_on_sigterm_and_continues_exactly(tmp_path: Path) -> None:

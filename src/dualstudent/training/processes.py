@@ -79,7 +79,7 @@ def followers(recipe: Recipe, folder: Path) -> Iterator[None]:
         "MASTER_PORT": str(_free_port()),
         "WORLD_SIZE": str(recipe.device.processes),
     }
-    before = dict(os.environ)
+    before, threads = dict(os.environ), torch.get_num_threads()
     os.environ.update(meeting_point | {_RANK: "0"})
     started: list[subprocess.Popen[bytes]] = []
     with warnings.catch_warnings():
@@ -97,6 +97,7 @@ def followers(recipe: Recipe, folder: Path) -> Iterator[None]:
                 process.wait()
             if distributed.is_initialized():
                 distributed.destroy_process_group()
+            torch.set_num_threads(threads)  # the processes shared them
             os.environ.clear()
             os.environ.update(before)
 
