@@ -22,13 +22,14 @@ def made_up(samples: int, labeled: int, side: int = 1) -> PreparedData:
     truth = positions % 10
     images = Images("made up", pixels, truth, tuple("0123456789"))
     return PreparedData(
-        source=images,
+        classes=images.classes,
         train=ImageSamples(pixels, Augmentation(), Normalisation()),
         labels=torch.where(positions < labeled, truth, -1),
         labeled=positions[:labeled],
         unlabeled=positions if labeled == samples else positions[labeled:],
         test=ImageSamples(pixels, Augmentation(), Normalisation()),
         test_labels=truth,
+        source=images,
     )
 
 
@@ -42,6 +43,7 @@ def batches(
     with_unlabeled: bool = True,
 ) -> Batches:
     if augmentation is not None:
+        assert data.source is not None
         train = ImageSamples(data.source.pixels, augmentation, Normalisation())
         data = replace(data, train=train)
     return Batches(

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from dualstudent.data.augment import Augmentation, Normalisation, normalised, perturbed
+from dualstudent.errors import UserError
 
 
 class Digest(Protocol):
@@ -23,6 +24,11 @@ class Samples(ABC):
     @abstractmethod
     def shape(self) -> tuple[int, ...]:
         """Of one sample, (channels, H, W) for images."""
+
+    @property
+    @abstractmethod
+    def value_range(self) -> float:
+        """The largest possible value minus the smallest, as networks see them."""
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -42,6 +48,10 @@ class Samples(ABC):
     @abstractmethod
     def identify(self, digest: Digest) -> None:
         """Feed ``digest`` with all that makes these samples what they are."""
+
+    def preprocessing(self) -> dict[str, Tensor]:
+        """Name → what was measured on these samples and must be known to bring others to them."""
+        return {}
 
     @abstractmethod
     def to(self, device: torch.device | str) -> Self:
@@ -67,12 +77,17 @@ class ImageSamples(Samples):
     def __init__(
         self, pixels: Tensor, augmentation: Augmentation, normalisation: Normalisation
     ) -> None:
+        _check_fit(pixels, augmentation, normalisation)
         self.pixels = pixels
         self._augmentation, self._normalisation = augmentation, normalisation
 
     @property
     def shape(self) -> tuple[int, ...]:
         return tuple(self.pixels.shape[1:])
+
+    @property
+    def value_range(self) -> float:
+        return 1 / min(self._normalisation.std)
 
     def __len__(self) -> int:
         return len(self.pixels)
@@ -90,6 +105,22 @@ class ImageSamples(Samples):
 
     def to(self, device: torch.device | str) -> Self:
         return type(self)(self.pixels.to(device), self._augmentation, self._normalisation)
+
+
+def _check_fit(pixels: Tensor, augmentation: Augmentation, normalisation: Normalisation) -> None:
+    channels, image_size = pixels.shape[1], min(pixels.shape[2:])
+    for key in ("mean", "std"):
+        values = getattr(normalisation, key)
+        if len(values) not in (1, channels):
+            raise UserError(
+                f"normalisation.{key} has {len(values)} values, the images have {channels} "
+                "channel(s)"
+            )
+    if augmentation.translate >= image_size:
+        raise UserError(
+            f"augmentation.translate = {augmentation.translate} moves images of "
+            f"{image_size} pixels out of sight; use less than {image_size}"
+        )
 
 
 def feed(digest: Digest, tensor: Tensor) -> None:

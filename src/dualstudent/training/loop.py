@@ -2,19 +2,19 @@
 
 import dataclasses
 import json
-import math
 import os
 import shlex
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
+from dualstudent.data.prepare import PreparedData
 from dualstudent.errors import UserError
 from dualstudent.interruption import Interrupted, StopRequest
-from dualstudent.methods import StudentLoss
 from dualstudent.recipes.schema import Recipe
 from dualstudent.training.checkpoint import (
     replaced_at_once,
@@ -22,12 +22,12 @@ from dualstudent.training.checkpoint import (
     save_checkpoint,
     write_tensors,
 )
+from dualstudent.training.course import Course, LossNotFinite
 from dualstudent.training.result import summarised
 from dualstudent.training.run import Run
 from dualstudent.training.training import Training
 
 _SECONDS_BETWEEN_CHECKPOINTS = 60.0
-_STEPS_BETWEEN_CHECKS = 50
 
 
 class Observer:
@@ -43,17 +43,20 @@ class Observer:
         """An epoch is done; ``record`` is its line in the metrics."""
 
 
-class LossNotFinite(UserError):
-    """Training diverged; the last checkpoint is from before."""
-
-
-def train(recipe: Recipe, folder: Path | str, observer: Observer | None = None) -> Run:
+def train(
+    recipe: Recipe,
+    folder: Path | str,
+    observer: Observer | None = None,
+    data: PreparedData | None = None,
+) -> Run:
     """Train by a recipe into a new folder.
 
     Args:
         recipe: what to do.
         folder: must not exist or be empty.
         observer: is told how far it is.
+        data: what to learn from, instead of what ``recipe.data`` names; whoever continues or
+            evaluates the run hands it over again.
 
     Raises:
         UserError: if recipe, data and folder do not fit; then nothing has been written.
@@ -61,18 +64,26 @@ def train(recipe: Recipe, folder: Path | str, observer: Observer | None = None) 
     """
     folder = Path(folder)
     Run.check_is_free(folder)
-    training = Training(recipe)
+    training = Training(recipe, data)
     run = Run.create(folder, recipe, training.data)
     _Loop(training, run, observer).run_to_end()
     return run
 
 
-def resume(folder: Path | str, observer: Observer | None = None) -> Run:
-    """Continue a run exactly where its last checkpoint left it; a finished run stays as it is."""
+def resume(
+    folder: Path | str, observer: Observer | None = None, data: PreparedData | None = None
+) -> Run:
+    """Continue a run exactly where its last checkpoint left it; a finished run stays as it is.
+
+    Args:
+        folder: of the run.
+        observer: is told how far it is.
+        data: what :func:`train` was handed, if it was.
+    """
     run = Run.open(Path(folder))
     if run.result.is_file():
         return run
-    training = Training(run.read_recipe())
+    training = Training(run.read_recipe(), data)
     run.check_same_data(training.data)
     loop = _Loop(training, run, observer)
     if run.checkpoint.is_file():
@@ -92,103 +103,66 @@ def train_or_resume(recipe: Recipe, folder: Path | str, observer: Observer | Non
 
 
 class _Loop:
-    """Where a run stands, and how it goes on."""
+    """A course with all that a run writes down about it."""
 
     def __init__(self, training: Training, run: Run, observer: Observer | None) -> None:
-        self._training, self._run = training, run
+        self._training, self._run, self._course = training, run, Course(training)
         self._observer = observer or Observer()
-        self._step = 0
         self._seconds = 0.0
         self._metrics_size = 0
-        self._sums: Tensor | None = None  # of the loss terms since the epoch began
-        self._names: list[tuple[int, str]] = []
         self._last_checkpoint = time.monotonic()
 
     def restore(self) -> None:
-        training = self._training
-        self._sums, position = restore_checkpoint(
+        training, course = self._training, self._course
+        sums, position = restore_checkpoint(
             self._run.checkpoint, training.method, training.optimizers
         )
-        self._sums = self._sums.to(training.fabric.device)
-        self._step, self._seconds = position["step"], position["seconds"]
+        course.sums = sums.to(training.fabric.device)
+        course.step, self._seconds = position["step"], position["seconds"]
         self._metrics_size = position["metrics_size"]
-        self._names = [(student, term) for student, term in position["names"]]
+        course.names = [(student, term) for student, term in position["names"]]
 
     def run_to_end(self) -> None:
-        training = self._training
-        total, epoch_length = training.schedule.total_steps, training.schedule.steps_per_epoch
-        with StopRequest() as stop:
+        course, total = self._course, self._training.schedule.total_steps
+        with StopRequest() as stop, self._telling_what_is_kept():
             self._forget_later_metrics()
-            self._observer.on_start(self._step, total)
-            training.method.train()
-            while self._step < total:
+            self._observer.on_start(course.step, total)
+            while not course.done:
                 started = time.monotonic()
-                self._add(training.take_step(self._step))
-                self._step += 1
-                if self._step % epoch_length == 0:
-                    self._finish_epoch()
+                record = course.advance()
+                if record is not None:
+                    self._log(record | self._tested())
                 self._seconds += time.monotonic() - started
-                self._observer.on_step(self._step)
-                if self._step % _STEPS_BETWEEN_CHECKS == 0:
-                    self._check_finite()
+                self._observer.on_step(course.step)
                 overdue = time.monotonic() - self._last_checkpoint > _SECONDS_BETWEEN_CHECKPOINTS
-                if overdue or stop.received or self._step == total:
+                if overdue or stop.received or course.done:
                     self._save()
-                if stop.received and self._step < total:
+                if stop.received and not course.done:
                     command = shlex.join(["dualstudent", "resume", str(self._run.folder)])
-                    raise Interrupted(stop.received, f"step {self._step}", command)
+                    raise Interrupted(stop.received, f"step {course.step}", command)
         self._finish()
 
-    def _add(self, losses: list[StudentLoss]) -> None:
-        """Sum the terms where they are: nothing is copied to the host in a step."""
-        values = torch.stack([term.detach() for loss in losses for term in loss.terms.values()])
-        self._names = [(i, name) for i, loss in enumerate(losses) for name in loss.terms]
-        self._sums = values if self._sums is None else self._sums + values
+    @contextmanager
+    def _telling_what_is_kept(self) -> Iterator[None]:
+        """The last checkpoint is from before a training diverged."""
+        try:
+            yield
+        except LossNotFinite as error:
+            if not self._run.checkpoint.is_file():
+                raise
+            kept = f"{self._run.folder} keeps the last good checkpoint"
+            raise LossNotFinite(f"{error}; {kept}") from error
 
-    def _check_finite(self) -> None:
-        if self._sums is None or bool(self._sums.isfinite().all()):
-            return
-        broken = next(
-            name
-            for name, value in zip(self._names, self._sums.tolist(), strict=True)
-            if not math.isfinite(value)
-        )
-        kept = f"; {self._run.folder} keeps the last good checkpoint"
-        kept = kept if self._run.checkpoint.is_file() else ""
-        rate = self._training.recipe.optimizer.learning_rate
-        raise LossNotFinite(
-            f"the loss is no longer finite: {broken[1]} of student {broken[0] + 1}, within the "
-            f"{_STEPS_BETWEEN_CHECKS} steps before step {self._step}; try a smaller "
-            f"optimizer.learning_rate than {rate:g}, a longer schedule.rampup_epochs or smaller "
-            f"weights of the method{kept}"
-        )
-
-    def _finish_epoch(self) -> None:
-        self._check_finite()
-        training, schedule = self._training, self._training.schedule
-        epoch_length = schedule.steps_per_epoch
-        training.finish_epoch(self._step // epoch_length - 1)
-        means = (self._sums / epoch_length).tolist() if self._sums is not None else []
-        terms: list[dict[str, float]] = [{} for _ in training.method.students]
-        for (student, name), value in zip(self._names, means, strict=True):
-            terms[student][name] = value
-        record = {
-            "epoch": self._step // epoch_length,
-            "step": self._step,
-            "learning_rate": schedule.learning_rate(self._step - 1),
-            "ramp": schedule.ramp(self._step - 1),
-            "loss": terms,
-        } | self._tested()
+    def _log(self, record: dict[str, Any]) -> None:
         with self._run.metrics.open("a") as file:
             file.write(json.dumps(record) + "\n")
             self._metrics_size = file.tell()
-        self._sums = None
         self._observer.on_epoch(record)
 
     def _tested(self) -> dict[str, Any]:
-        training, schedule = self._training, self._training.schedule
-        epoch = self._step // schedule.steps_per_epoch
-        if epoch % training.recipe.evaluation.every and self._step < schedule.total_steps:
+        training, course = self._training, self._course
+        epoch = course.step // training.schedule.steps_per_epoch
+        if epoch % training.recipe.evaluation.every and not course.done:
             return {"test": {}}
         found = training.evaluator.evaluate(training.method.evaluated)
         tested = {
@@ -208,22 +182,23 @@ class _Loop:
         os.truncate(self._run.metrics, self._metrics_size)
 
     def _save(self) -> None:
-        self._check_finite()
+        course = self._course
+        course.check_finite()
         if not all(bool(p.isfinite().all()) for p in self._training.method.parameters()):
             raise LossNotFinite(
-                f"weights are no longer finite at step {self._step}; try a smaller "
+                f"weights are no longer finite at step {course.step}; try a smaller "
                 "optimizer.learning_rate"
             )
         save_checkpoint(
             self._run.checkpoint,
             self._training.method,
             self._training.optimizers,
-            torch.zeros(len(self._names)) if self._sums is None else self._sums,
+            torch.zeros(len(course.names)) if course.sums is None else course.sums,
             {
-                "step": self._step,
+                "step": course.step,
                 "seconds": self._seconds,
                 "metrics_size": self._metrics_size,
-                "names": self._names,
+                "names": course.names,
             },
         )
         self._last_checkpoint = time.monotonic()
@@ -236,7 +211,9 @@ class _Loop:
             for key, tensor in network.state_dict().items()
         }
         method = training.method
-        notes = {"classes": training.data.source.classes, "exported": method.exported}
+        for key, tensor in training.data.train.preprocessing().items():
+            weights[f"preprocessing.{key}"] = tensor
+        notes = {"classes": training.data.classes, "exported": method.exported}
         write_tensors(run.model, weights, notes)
         summary = summarised(run.read_metrics(), method.headline, self._seconds)
         with replaced_at_once(run.result) as partial:

@@ -21,6 +21,8 @@ class Training:
 
     Args:
         recipe: what to build.
+        data: what to learn from, instead of what ``recipe.data`` names. Its perturbations are its
+            own: ``recipe.augmentation`` and ``recipe.normalisation`` are not looked at.
 
     Raises:
         UserError: if data and recipe do not fit together; nothing has been written by then.
@@ -32,10 +34,12 @@ class Training:
         [2.3, 2.4]
     """
 
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(self, recipe: Recipe, data: PreparedData | None = None) -> None:
         self.recipe = recipe
         self.fabric = _fabric(recipe)
-        self.data = prepare(recipe.data, recipe.seed, recipe.augmentation, recipe.normalisation)
+        self.data = data or prepare(
+            recipe.data, recipe.seed, recipe.augmentation, recipe.normalisation
+        )
         self.method = build_method(recipe, self.data)
         device = self.fabric.device
         self._batches = Batches(
@@ -95,18 +99,17 @@ class Training:
 
 def build_method(recipe: Recipe, data: PreparedData) -> Method:
     """The recipe's method with its students, each in an initial state of its own."""
-    channels, _, image_size = data.train.shape
-    _check_fit(recipe, channels, image_size)
-    classes = len(data.source.classes)
+    channels, *size = shape = data.train.shape
+    image_size = min(size) if size else None
+    classes = len(data.classes)
     students: list[nn.Module] = [
         build_network(network, channels, classes, image_size, recipe.seed, number)
         for number, network in enumerate(recipe.method.networks(recipe.network))
     ]
     (kind,) = (method for method in METHODS if method.Settings is type(recipe.method))
     method = kind(students, recipe.method)
-    shape = (channels, image_size, image_size)
-    value_range = 1 / min(recipe.normalisation.std)
-    method.begin(Task(recipe.schedule.epochs, len(data.labels), classes, shape, value_range))
+    task = Task(recipe.schedule.epochs, len(data.labels), classes, shape, data.train.value_range)
+    method.begin(task)
     return method
 
 
@@ -118,18 +121,3 @@ def _fabric(recipe: Recipe) -> Fabric:
         raise UserError(
             f"device.accelerator = {accelerator!r} is not available here; use 'auto' or 'cpu'"
         ) from error
-
-
-def _check_fit(recipe: Recipe, channels: int, image_size: int) -> None:
-    for key in ("mean", "std"):
-        values = getattr(recipe.normalisation, key)
-        if len(values) not in (1, channels):
-            raise UserError(
-                f"normalisation.{key} has {len(values)} values, "
-                f"{recipe.data.source} has {channels} channel(s)"
-            )
-    if recipe.augmentation.translate >= image_size:
-        raise UserError(
-            f"augmentation.translate = {recipe.augmentation.translate} moves images of "
-            f"{image_size} pixels out of sight; use less than {image_size}"
-        )
