@@ -168,5 +168,5 @@ def test_classes_that_are_not_there_or_twice_are_refused(classes: tuple[str, ...
 
 
 def test_a_recipe_without_a_source_waits_for_data_from_python() -> None:
-    with pytest.raises(UserError, match="names no data.source: its data are handed over"):
+    with pytest.raises(UserError, match=r"names no data\.source: its data are handed over"):
         prepare(DataSettings(), seed=0)
