@@ -92,8 +92,8 @@ def encoded_labels(y: ArrayLike) -> tuple[NDArray[Any], Tensor]:
         found = np.array(found.tolist())  # numbers that had None beside them
     if found.dtype.kind == "f" and np.isinf(found).any():
         raise UserError("Input y contains infinity; a label is a whole number or a name")
-    check_classification_targets(found)
     try:
+        check_classification_targets(found)
         classes, codes = np.unique(found, return_inverse=True)
     except TypeError as error:
         raise UserError(f"y mixes labels that cannot be ordered ({error}); use one kind") from error
