@@ -23,7 +23,7 @@ def drawn(seed: int) -> torch.Generator:
 @pytest.mark.parametrize("kind", [np.float64, np.float32, np.int64])
 def test_features_are_brought_to_one_scale_as_scikit_learn_does_it(kind: type) -> None:
     """Also far from 0, where single precision would lose them, and where nothing changes."""
-    rows = ROWS.astype(kind)
+    rows: np.ndarray = ROWS.astype(kind)
     expected = StandardScaler().fit_transform(rows.astype(np.float64))
     applied = Standardisation.of(rows).applied(rows)
     assert applied.dtype == torch.float32

@@ -15,7 +15,7 @@ from dualstudent import DualStudentClassifier
 EXPECTED = {"check_classifiers_classes": "−1 is not a class here, but an unknown label"}
 
 
-@parametrize_with_checks(
+@parametrize_with_checks(  # type: ignore[untyped-decorator]
     [DualStudentClassifier(epochs=20, device="cpu")],
     expected_failed_checks=lambda estimator: EXPECTED,
 )

@@ -42,7 +42,8 @@ def test_dropout_perturbs_in_training_and_not_in_evaluation() -> None:
 def test_the_initial_state_is_a_function_of_seed_and_student() -> None:
     def weights(seed: int, student: int) -> Tensor:
         network = build_network(MLPSettings(hidden=(8,)), 5, 3, None, seed, student)
-        return network.state_dict()["trunk.0.weight"]
+        weight: Tensor = network.state_dict()["trunk.0.weight"]
+        return weight
 
     assert torch.equal(weights(0, 0), weights(0, 0))
     assert not torch.equal(weights(0, 0), weights(0, 1))

@@ -6,7 +6,7 @@ import torch
 from sklearn.datasets import load_digits
 
 from dualstudent import FeaturePerturbation, Recipe, UserError, prepared_from_arrays, train
-from dualstudent.data.prepare import PreparedData
+from dualstudent.data.prepare import DataSettings, PreparedData
 from dualstudent.recipes.reading import validated
 from dualstudent.training.checkpoint import read_tensors
 from dualstudent.training.course import Course, LossNotFinite
@@ -85,6 +85,16 @@ def test_whoever_continues_a_run_hands_its_data_over_again(tmp_path: Path) -> No
     assert resumed.metrics.read_text() == whole.metrics.read_text()
     with pytest.raises(UserError, match="handed over from Python"):
         load_trained(resumed)
+    with pytest.raises(UserError, match="not those the run began with"):
+        load_trained(resumed, digits(with_test=False))
+
+
+def test_a_run_forgets_the_data_that_its_recipe_names_but_it_never_saw(tmp_path: Path) -> None:
+    named = recipe().model_copy(update={"data": DataSettings(source="digits-8x8")})
+    run = train(named, tmp_path / "run", data=digits())
+    assert run.read_recipe().data.source is None
+    with pytest.raises(UserError, match="handed over from Python"):
+        evaluate_run(run)
 
 
 def test_a_run_without_a_test_set_trains_and_says_that_nothing_was_tested(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Data from Python: arrays and PyTorch datasets, −1 or nothing where a label is unknown."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,14 +17,17 @@ from dualstudent.data.prepare import PreparedData
 from dualstudent.data.samples import ImageSamples, Samples
 from dualstudent.errors import UserError
 
+LabelsLike = ArrayLike | Sequence[object]
+"""One label a sample, of any kind, with −1, None or NaN where unknown."""
+
 _IMAGES_AT_A_TIME = 4096
 _USUAL_CHANNELS = (1, 3, 4)
 
 
 def prepared_from_arrays(
     X: ArrayLike,
-    y: ArrayLike,
-    test: tuple[ArrayLike, ArrayLike] | None = None,
+    y: LabelsLike,
+    test: tuple[ArrayLike, LabelsLike] | None = None,
     augmentation: Augmentation | None = None,
     normalisation: Normalisation | None = None,
     perturbation: FeaturePerturbation | None = None,
@@ -65,7 +69,7 @@ def prepared_from_arrays(
     return PreparedData(names, train, labels, labeled, everywhere, tested, test_labels)
 
 
-def encoded_labels(y: ArrayLike) -> tuple[NDArray[Any], Tensor]:
+def encoded_labels(y: LabelsLike) -> tuple[NDArray[Any], Tensor]:
     """The classes in order, and the number of each label's class.
 
     Unknown are −1, also as the string ``"-1"`` that NumPy makes of it beside strings, None, and
@@ -170,7 +174,7 @@ def _array_of(sample: Any) -> NDArray[Any]:
     return array.astype(np.float32) if array.ndim == 1 else _bytes(array)
 
 
-def _test_labels(y: ArrayLike, classes: NDArray[Any]) -> Tensor:
+def _test_labels(y: LabelsLike, classes: NDArray[Any]) -> Tensor:
     number = {label: code for code, label in enumerate(classes.tolist())}
     labels = np.asarray(y).tolist()
     unknown = {str(label) for label in labels if label not in number}

@@ -12,7 +12,7 @@ from dualstudent.methods import METHODS
 from dualstudent.recipes.reading import validated
 from dualstudent.recipes.schema import Recipe
 
-_RAMPUP = 0.3  # share of the epochs until students fully listen to each other
+_RAMPUP = 0.1  # share of the epochs until students fully listen to each other
 
 
 def chosen_recipe(parameters: Mapping[str, Any], data: PreparedData, seed: int) -> Recipe:
@@ -32,7 +32,7 @@ def chosen_recipe(parameters: Mapping[str, Any], data: PreparedData, seed: int) 
         "seed": seed,
         "data": {},
         "network": network,
-        "method": _method(given, data.train.shape, network),
+        "method": _method(given, data.train.shape, len(data.classes), network),
         "batch": _batch(given["batch_size"], given["labeled_batch"], data),
         "optimizer": {key: given[key] for key in ("learning_rate", "weight_decay")},
         "schedule": {"epochs": given["epochs"], "rampup_epochs": _RAMPUP * given["epochs"]},
@@ -53,31 +53,43 @@ def _image_network(channels: int, height: int, width: int) -> str:
 
 
 def _method(
-    given: Mapping[str, Any], shape: tuple[int, ...], network: dict[str, Any]
+    given: Mapping[str, Any], shape: tuple[int, ...], classes: int, network: dict[str, Any]
 ) -> dict[str, Any]:
     """The published settings but for those that belong to long trainings or to certain images."""
     name, epochs = given["method"], given["epochs"]
-    chosen = {
+    chosen: dict[str, Any] = {
         "classification_average": "labeled",  # few labels must not drown in a batch
         "average_from": max(1, 3 * epochs // 4),
         "average_every": 1,
         "strong_network": _stronger(network),
     }
+    fields = _fields_of(name)
+    if len(shape) == 1:
+        # The features of an MLP, unlike those of a CNN, are no means over a map: their squared
+        # distances are a hundred times as large.
+        chosen["neighbor_weight"] = 0.004
+    if len(shape) == 1 and "stabilization_weight" in fields:
+        # Chosen on validation parts of small tables. Distances are averaged over the classes.
+        chosen |= {"consistency_weight": 3.0 * classes, "stabilization_weight": 30.0 * classes}
     if name == "vat":
         chosen["epsilon"] = 8 * math.sqrt(math.prod(shape) / 3072)  # 8 is that of CIFAR-10
-    fields = {
-        key
-        for kind in METHODS
-        if kind.Settings.model_fields["name"].default == name
-        for key in kind.Settings.model_fields
+    return {key: value for key, value in chosen.items() if key in fields} | {
+        "name": name,
+        **(given["method_settings"] or {}),
     }
-    defaults = {key: value for key, value in chosen.items() if key in fields}
-    return {"name": name} | defaults | (given["method_settings"] or {})
+
+
+def _fields_of(method: str) -> set[str]:
+    """What can be set of a method; nothing if there is none of this name."""
+    for kind in METHODS:
+        if kind.Settings.model_fields["name"].default == method:
+            return set(kind.Settings.model_fields)
+    return set()
 
 
 def _stronger(network: dict[str, Any]) -> dict[str, Any]:
     """For Imbalanced Student: what stands beside ``network``."""
-    return {"name": "mlp", "hidden": [512, 256]} if network["name"] == "mlp" else {"name": "cnn13"}
+    return {"name": "mlp", "hidden": [256, 128]} if network["name"] == "mlp" else {"name": "cnn13"}
 
 
 def _batch(size: int, labeled: int, data: PreparedData) -> dict[str, int]:

@@ -16,6 +16,7 @@ from torch import nn
 from torch.utils.data import Dataset
 
 from dualstudent.data.arrays import (
+    LabelsLike,
     arrays_from_dataset,
     encoded_labels,
     prepared_from_arrays,
@@ -33,6 +34,7 @@ from dualstudent.training.course import Course
 from dualstudent.training.training import Training
 
 _LINES_OF_PROGRESS = 10
+_NOISE_OF_FEATURES, _NOISE_OF_PIXELS = 0.5, 0.15
 
 
 class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -51,7 +53,7 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         learning_rate: at the beginning; it falls to 0 by a half cosine.
         weight_decay: on every parameter.
         noise: σ of the Gaussian noise that perturbs a view: in standard deviations of each
-            feature, or on pixels that range from −1 to 1.
+            feature (default 0.5), or on pixels that range from −1 to 1 (default 0.15).
         feature_dropout: share of the features that a view is shown the mean of instead.
         translate: how many pixels a view of an image is shifted at most.
         flip: whether a view of an image may be mirrored.
@@ -94,8 +96,8 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         labeled_batch: int = 32,
         learning_rate: float = 0.1,
         weight_decay: float = 1e-4,
-        noise: float = 0.3,
-        feature_dropout: float = 0.0,
+        noise: float | None = None,
+        feature_dropout: float = 0.2,
         translate: int = 1,
         flip: bool = False,
         method_settings: Mapping[str, Any] | None = None,
@@ -121,7 +123,7 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         self.device = device
         self.verbose = verbose
 
-    def fit(self, X: ArrayLike | Dataset[Any], y: ArrayLike | None = None) -> Self:
+    def fit(self, X: ArrayLike | Dataset[Any], y: LabelsLike | None = None) -> Self:
         """Learn from samples with and without a label.
 
         Args:
@@ -139,7 +141,7 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         y = column_or_1d(y, warn=True)
         check_consistent_length(samples, y)
         self.classes_, codes = encoded_labels(y)
-        data = prepared_from_arrays(samples, codes, **self._views())
+        data = prepared_from_arrays(samples, codes, **self._views(of_images=samples.ndim > 2))
         seed = int(check_random_state(self.random_state).randint(2**31))
         with torch.random.fork_rng():
             training = Training(chosen_recipe(self.get_params(deep=False), data, seed), data)
@@ -180,15 +182,16 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             network.load_state_dict(tensors_of(state["_network"]))
             self._network = network
 
-    def _views(self) -> dict[str, Any]:
-        """What perturbs samples, for data of either kind."""
+    def _views(self, of_images: bool) -> dict[str, Any]:
+        """What perturbs samples."""
+        noise = self.noise
+        if noise is None:
+            noise = _NOISE_OF_PIXELS if of_images else _NOISE_OF_FEATURES
         try:
-            return {
-                "augmentation": Augmentation(
-                    translate=self.translate, flip=self.flip, noise=self.noise
-                ),
-                "perturbation": FeaturePerturbation(noise=self.noise, dropout=self.feature_dropout),
-            }
+            if of_images:
+                augmentation = Augmentation(translate=self.translate, flip=self.flip, noise=noise)
+                return {"augmentation": augmentation}
+            return {"perturbation": FeaturePerturbation(noise=noise, dropout=self.feature_dropout)}
         except ValidationError as error:
             problem = error.errors()[0]
             raise UserError(

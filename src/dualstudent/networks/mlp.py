@@ -15,10 +15,10 @@ class MLPSettings(NetworkSettings):
 
     name: Literal["mlp"] = "mlp"
     hidden: tuple[Annotated[int, Field(gt=0)], ...] = Field(
-        (256, 128), min_length=1, max_length=2, strict=False, description="widths of its layers"
+        (128, 64), min_length=1, max_length=2, strict=False, description="widths of its layers"
     )
     norm: Literal["batch", "layer"] = Field("batch", description="over a batch, or in each sample")
-    dropout: float = Field(0.2, ge=0, lt=1, description="after every hidden layer")
+    dropout: float = Field(0.3, ge=0, lt=1, description="after every hidden layer")
 
 
 class MLP(Network):
@@ -46,9 +46,9 @@ class MLP(Network):
         self,
         features: int,
         classes: int = 10,
-        hidden: tuple[int, ...] = (256, 128),
+        hidden: tuple[int, ...] = (128, 64),
         norm: str = "batch",
-        dropout: float = 0.2,
+        dropout: float = 0.3,
     ) -> None:
         normalise = nn.BatchNorm1d if norm == "batch" else nn.LayerNorm
         layers: list[nn.Module] = []

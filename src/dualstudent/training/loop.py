@@ -65,7 +65,7 @@ def train(
     folder = Path(folder)
     Run.check_is_free(folder)
     training = Training(recipe, data)
-    run = Run.create(folder, recipe, training.data)
+    run = Run.create(folder, training.recipe, training.data)
     _Loop(training, run, observer).run_to_end()
     return run
 

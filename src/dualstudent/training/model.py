@@ -18,9 +18,11 @@ def load_trained(run: Run, data: PreparedData | None = None) -> Training:
         data: what :func:`~dualstudent.train` was handed, if it was.
 
     Raises:
-        UserError: if the run has not finished, or its weights belong to another recipe.
+        UserError: if the run has not finished, or its weights or data belong to another.
     """
     run.read_result()  # refuses a run that has not finished
+    if data is not None:
+        run.check_same_data(data)
     training = Training(run.read_recipe(), data)
     tensors, _ = read_tensors(run.model)
     for name, network in training.method.evaluated.items():

@@ -6,7 +6,7 @@ from torch import nn
 from torch.optim import SGD
 
 from dualstudent.data.batches import Batches
-from dualstudent.data.prepare import PreparedData, prepare
+from dualstudent.data.prepare import DataSettings, PreparedData, prepare
 from dualstudent.errors import UserError
 from dualstudent.methods import METHODS, Method, StudentLoss, Task
 from dualstudent.networks.build import build_network
@@ -35,6 +35,8 @@ class Training:
     """
 
     def __init__(self, recipe: Recipe, data: PreparedData | None = None) -> None:
+        if data is not None:  # a recipe must not name data that the run never saw
+            recipe = recipe.model_copy(update={"data": DataSettings()})
         self.recipe = recipe
         self.fabric = _fabric(recipe)
         self.data = data or prepare(
