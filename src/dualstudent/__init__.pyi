@@ -1,10 +1,13 @@
 from . import losses as losses
 from . import stability as stability
 from .batch import Batch as Batch
+from .data.arrays import arrays_from_dataset as arrays_from_dataset
+from .data.arrays import prepared_from_arrays as prepared_from_arrays
 from .data.augment import Augmentation as Augmentation
 from .data.augment import Normalisation as Normalisation
 from .data.batches import Batches as Batches
 from .data.batches import BatchSettings as BatchSettings
+from .data.features import FeaturePerturbation as FeaturePerturbation
 from .data.images import Images as Images
 from .data.prepare import DataSettings as DataSettings
 from .data.prepare import PreparedData as PreparedData
@@ -16,6 +19,7 @@ from .doctor import Diagnosis as Diagnosis
 from .doctor import Reach as Reach
 from .doctor import examine as examine
 from .errors import UserError as UserError
+from .estimator import DualStudentClassifier as DualStudentClassifier
 from .methods import CS as CS
 from .methods import VAT as VAT
 from .methods import ConsistencyMethod as ConsistencyMethod
@@ -53,6 +57,7 @@ from .methods import TemporalSmoothNeighbors as TemporalSmoothNeighbors
 from .methods import TemporalSmoothNeighborsSettings as TemporalSmoothNeighborsSettings
 from .methods import VATSettings as VATSettings
 from .networks import CNN13 as CNN13
+from .networks import MLP as MLP
 from .networks import DigitsCNN as DigitsCNN
 from .networks import QuickCNN as QuickCNN
 from .networks import ResNeXt50 as ResNeXt50
@@ -61,6 +66,7 @@ from .prediction import Prediction as Prediction
 from .recipes import Recipe as Recipe
 from .recipes import load_recipe as load_recipe
 from .recipes import recipe_names as recipe_names
+from .training.course import Course as Course
 from .training.evaluation import Evaluation as Evaluation
 from .training.evaluation import Evaluator as Evaluator
 from .training.loop import Observer as Observer

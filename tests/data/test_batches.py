@@ -22,13 +22,14 @@ def made_up(samples: int, labeled: int, side: int = 1) -> PreparedData:
     truth = positions % 10
     images = Images("made up", pixels, truth, tuple("0123456789"))
     return PreparedData(
-        source=images,
+        classes=images.classes,
         train=ImageSamples(pixels, Augmentation(), Normalisation()),
         labels=torch.where(positions < labeled, truth, -1),
         labeled=positions[:labeled],
         unlabeled=positions if labeled == samples else positions[labeled:],
         test=ImageSamples(pixels, Augmentation(), Normalisation()),
         test_labels=truth,
+        source=images,
     )
 
 

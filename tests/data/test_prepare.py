@@ -141,7 +141,6 @@ def test_the_folder_of_the_settings_is_used(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        {},
         {"source": "fashion"},
         {"source": "mnist", "labels": 0},
         {"source": "mnist", "labels": "most"},
@@ -232,7 +231,7 @@ def test_two_classes_are_kept_and_counted_anew() -> None:
     kept = DIGITS.select(((DIGITS.labels == 7) | (DIGITS.labels == 3)).nonzero().squeeze(1))
     assert torch.equal(pixels_of(data.train), kept.pixels)
     assert data.labels[data.labeled].tolist() == (kept.labels[data.labeled] == 3).long().tolist()
-    assert data.source.classes == ("7", "3")
+    assert data.classes == ("7", "3")
     assert data.labels[data.labeled].bincount().tolist() == [10, 10]
     test = load("digits-8x8", "test", NOWHERE)
     truth = test.labels[(test.labels == 7) | (test.labels == 3)]
@@ -243,3 +242,8 @@ def test_two_classes_are_kept_and_counted_anew() -> None:
 def test_classes_that_are_not_there_or_twice_are_refused(classes: tuple[str, ...]) -> None:
     with pytest.raises(UserError, match=r"data\.classes = .* has the classes 0, 1, 2"):
         prepare(DataSettings(source="digits-8x8", classes=classes), seed=0)
+
+
+def test_a_recipe_without_a_source_waits_for_data_from_python() -> None:
+    with pytest.raises(UserError, match=r"names no data\.source: its data are handed over"):
+        prepare(DataSettings(), seed=0)

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from dualstudent import Run, UserError, train
-from dualstudent.training.loop import LossNotFinite, train_or_resume
+from dualstudent.training.course import LossNotFinite
+from dualstudent.training.loop import train_or_resume
 from dualstudent.training.model import evaluate_run
 from dualstudent.training.training import Training
 from tests.training.small import small_recipe

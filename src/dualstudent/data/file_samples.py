@@ -52,6 +52,10 @@ class FileSamples(Samples):
     def shape(self) -> tuple[int, ...]:
         return (self._files.channels, self._size, self._size)
 
+    @property
+    def value_range(self) -> float:
+        return 1 / min(self._normalisation.std)
+
     def __len__(self) -> int:
         return len(self._files)
 

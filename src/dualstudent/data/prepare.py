@@ -32,7 +32,10 @@ _SHARE_IMAGES = ({"mnist", "mnist-5k"}, {"svhn", "svhn-extra"})
 class DataSettings(Settings):
     """Where images and labels come from."""
 
-    source: DataSetName = Field(description="the data set that the labels come from")
+    source: DataSetName | None = Field(
+        None,
+        description="the data set that the labels come from; none: data handed over from Python",
+    )
     target: DataSetName | None = Field(
         None, description="the data set to adapt to: unlabeled images and test; default: source"
     )
@@ -84,22 +87,24 @@ class PreparedData:
     """What a run sees. The labels of unlabeled and target samples are not in here.
 
     Attributes:
-        source: the data set that the labels come from, or the part of it in use.
+        classes: the names of the C classes.
         train: N samples, those of the source and, after them, those of the target.
         labels: (N,) int64, −1 wherever the run was given no label.
         labeled: positions of the samples with a label.
         unlabeled: positions of the samples on which students teach each other.
-        test: what the run is evaluated on.
+        test: what the run is evaluated on; may be empty.
         test_labels: int64, all known.
+        source: the published data set that the labels come from, if they do.
     """
 
-    source: DataSet
+    classes: tuple[str, ...]
     train: Samples
     labels: Tensor
     labeled: Tensor
     unlabeled: Tensor
     test: Samples
     test_labels: Tensor
+    source: DataSet | None = None
 
     def fingerprint(self) -> str:
         """A SHA-256 of all that the run sees: samples, the labels it was given, and the test."""
@@ -135,6 +140,11 @@ def prepare(
         augmentation: what perturbs a view; default: nothing.
         normalisation: of the pixel values.
     """
+    if settings.source is None:
+        raise UserError(
+            "the recipe names no data.source: its data are handed over from Python, as the "
+            "argument data of train, resume or load_trained"
+        )
     if {settings.source, settings.target} in ({settings.source}, *_SHARE_IMAGES):
         raise UserError(
             f"data.target = {settings.target!r} has the images of data.source = "
@@ -167,13 +177,14 @@ def prepare(
         Tally(settings.broken_share),
     )
     return PreparedData(
-        source,
+        source.classes,
         made.samples(parts),
         labels,
         labeled,
         unlabeled,
         made.samples([test]),
         test.labels,
+        source,
     )
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from dualstudent.data.augment import Augmentation, Normalisation, normalised, perturbed
 from dualstudent.data.broken import Tally
+from dualstudent.errors import UserError
 
 
 class Digest(Protocol):
@@ -35,6 +36,11 @@ class Samples(ABC):
     @abstractmethod
     def shape(self) -> tuple[int, ...]:
         """Of one sample, (channels, H, W) for images."""
+
+    @property
+    @abstractmethod
+    def value_range(self) -> float:
+        """The largest possible value minus the smallest, as networks see them."""
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -68,6 +74,10 @@ class Samples(ABC):
     def identify(self, digest: Digest) -> None:
         """Feed ``digest`` with all that makes these samples what they are."""
 
+    def preprocessing(self) -> dict[str, Tensor]:
+        """Name → what was measured on these samples and must be known to bring others to them."""
+        return {}
+
     @abstractmethod
     def to(self, device: torch.device | str) -> Self:
         """The same samples, their views made on ``device``."""
@@ -93,12 +103,17 @@ class ImageSamples(Samples):
         self, pixels: Tensor, augmentation: Augmentation, normalisation: Normalisation
     ) -> None:
         augmentation.check_only("translate", "flip", "noise", where="in memory")
+        _check_fit(pixels, augmentation, normalisation)
         self.pixels = pixels
         self._augmentation, self._normalisation = augmentation, normalisation
 
     @property
     def shape(self) -> tuple[int, ...]:
         return tuple(self.pixels.shape[1:])
+
+    @property
+    def value_range(self) -> float:
+        return 1 / min(self._normalisation.std)
 
     def __len__(self) -> int:
         return len(self.pixels)
@@ -116,6 +131,22 @@ class ImageSamples(Samples):
 
     def to(self, device: torch.device | str) -> Self:
         return type(self)(self.pixels.to(device), self._augmentation, self._normalisation)
+
+
+def _check_fit(pixels: Tensor, augmentation: Augmentation, normalisation: Normalisation) -> None:
+    channels, image_size = pixels.shape[1], min(pixels.shape[2:])
+    for key in ("mean", "std"):
+        values = getattr(normalisation, key)
+        if len(values) not in (1, channels):
+            raise UserError(
+                f"normalisation.{key} has {len(values)} values, the images have {channels} "
+                "channel(s)"
+            )
+    if augmentation.translate >= image_size:
+        raise UserError(
+            f"augmentation.translate = {augmentation.translate} moves images of "
+            f"{image_size} pixels out of sight; use less than {image_size}"
+        )
 
 
 def feed(digest: Digest, tensor: Tensor) -> None:

@@ -187,8 +187,13 @@ def _device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
+def _published(name: str | None) -> Published:
+    assert name is not None  # the experiments name their data
+    return PUBLISHED[name]
+
+
 def _samples(recipe: Recipe) -> int:
-    published = PUBLISHED[recipe.data.source]
+    published = _published(recipe.data.source)
     return recipe.data.images or published.train * _classes(recipe) // published.classes
 
 
@@ -200,16 +205,16 @@ def _labels(recipe: Recipe) -> int:
 
 
 def _tested(recipe: Recipe) -> int:
-    published = PUBLISHED[recipe.data.target or recipe.data.source]
+    published = _published(recipe.data.target or recipe.data.source)
     return published.test * _classes(recipe) // published.classes
 
 
 def _classes(recipe: Recipe) -> int:
     chosen = recipe.data.classes
-    return PUBLISHED[recipe.data.source].classes if chosen is None else len(chosen)
+    return _published(recipe.data.source).classes if chosen is None else len(chosen)
 
 
 def _shape(recipe: Recipe) -> tuple[int, int, int]:
-    channels, _, published = PUBLISHED[recipe.data.source].shape
+    channels, _, published = _published(recipe.data.source).shape
     size = recipe.data.image_size or published
     return channels, size, size

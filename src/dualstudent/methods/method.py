@@ -39,14 +39,14 @@ class Task:
         epochs: how long it will train.
         samples: N, how many positions a batch may name.
         classes: C.
-        image_shape: (channels, H, W).
-        value_range: the largest possible pixel value minus the smallest, after normalisation.
+        image_shape: (channels, H, W), or (features,).
+        value_range: the largest possible value minus the smallest, after normalisation.
     """
 
     epochs: int
     samples: int
     classes: int
-    image_shape: tuple[int, int, int]
+    image_shape: tuple[int, ...]
     value_range: float
 
 

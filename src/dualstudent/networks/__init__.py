@@ -1,9 +1,10 @@
-"""Networks: each maps images (B, channels, H, W) to a Prediction."""
+"""Networks: each maps images (B, channels, H, W) or vectors (B, features) to a Prediction."""
 
 from dualstudent.networks.cnn13 import CNN13
 from dualstudent.networks.digits_cnn import DigitsCNN
+from dualstudent.networks.mlp import MLP
 from dualstudent.networks.quick_cnn import QuickCNN
 from dualstudent.networks.resnext import ResNeXt50
 from dualstudent.networks.shake_shake import ShakeShake26
 
-__all__ = ["CNN13", "DigitsCNN", "QuickCNN", "ResNeXt50", "ShakeShake26"]
+__all__ = ["CNN13", "MLP", "DigitsCNN", "QuickCNN", "ResNeXt50", "ShakeShake26"]

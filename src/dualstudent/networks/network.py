@@ -1,4 +1,4 @@
-"""What every network is: a trunk, the mean over its map, and decoupled heads."""
+"""What every network is: a trunk and decoupled heads; for images, a mean over the map between."""
 
 from typing import ClassVar
 
@@ -24,7 +24,8 @@ class Network(nn.Module):
     """
 
     Settings: ClassVar[type[NetworkSettings]]
-    smallest_image: ClassVar[int]
+    smallest_image: ClassVar[int | None]
+    """Pixels a side that it needs; None for networks of feature vectors."""
 
     def __init__(self, trunk: nn.Module, heads: DecoupledHeads) -> None:
         super().__init__()

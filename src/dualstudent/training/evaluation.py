@@ -121,7 +121,9 @@ class Evaluator:
         self._look = ChunkLook(samples, len(labels), _CHUNK, seed, device)
 
     def evaluate(self, networks: Mapping[str, nn.Module]) -> Evaluations:
-        """Look at every test sample once, with all ``networks``."""
+        """Look at every test sample once, with all ``networks``; no samples, no figures."""
+        if len(self._labels) == 0:
+            return Evaluations({}, {}, {})
         alike = [
             (one, other)
             for one, other in combinations(networks, 2)

@@ -2,20 +2,19 @@
 
 import dataclasses
 import json
-import math
 import os
 import shlex
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
+from dualstudent.data.prepare import PreparedData
 from dualstudent.errors import UserError
 from dualstudent.interruption import Interrupted, StopRequest
-from dualstudent.methods import StudentLoss
 from dualstudent.recipes.schema import Recipe
 from dualstudent.training.checkpoint import (
     replaced_at_once,
@@ -23,13 +22,13 @@ from dualstudent.training.checkpoint import (
     save_checkpoint,
     write_tensors,
 )
+from dualstudent.training.course import Course, LossNotFinite
 from dualstudent.training.processes import followers, gathered, largest
 from dualstudent.training.result import summarised
 from dualstudent.training.run import Run
 from dualstudent.training.training import Training
 
 _SECONDS_BETWEEN_CHECKPOINTS = 60.0
-_STEPS_BETWEEN_CHECKS = 50
 
 
 class Observer:
@@ -45,17 +44,20 @@ class Observer:
         """An epoch is done; ``record`` is its line in the metrics."""
 
 
-class LossNotFinite(UserError):
-    """Training diverged; the last checkpoint is from before."""
-
-
-def train(recipe: Recipe, folder: Path | str, observer: Observer | None = None) -> Run:
+def train(
+    recipe: Recipe,
+    folder: Path | str,
+    observer: Observer | None = None,
+    data: PreparedData | None = None,
+) -> Run:
     """Train by a recipe into a new folder.
 
     Args:
         recipe: what to do.
         folder: must not exist or be empty.
         observer: is told how far it is.
+        data: what to learn from, instead of what ``recipe.data`` names; whoever continues or
+            evaluates the run hands it over again.
 
     Raises:
         UserError: if recipe, data and folder do not fit; then nothing has been written.
@@ -64,20 +66,28 @@ def train(recipe: Recipe, folder: Path | str, observer: Observer | None = None) 
     folder = Path(folder)
     Run.check_is_free(folder)
     with followers(recipe, folder):
-        training = Training(recipe)
-        run = Run.create(folder, recipe, training.data)
+        training = Training(recipe, data)
+        run = Run.create(folder, training.recipe, training.data)
         _Loop(training, run, observer).run_to_end()
     return run
 
 
-def resume(folder: Path | str, observer: Observer | None = None) -> Run:
-    """Continue a run exactly where its last checkpoint left it; a finished run stays as it is."""
+def resume(
+    folder: Path | str, observer: Observer | None = None, data: PreparedData | None = None
+) -> Run:
+    """Continue a run exactly where its last checkpoint left it; a finished run stays as it is.
+
+    Args:
+        folder: of the run.
+        observer: is told how far it is.
+        data: what :func:`train` was handed, if it was.
+    """
     run = Run.open(Path(folder))
     if run.result.is_file():
         return run
     recipe = run.read_recipe()
     with followers(recipe, run.folder):
-        training = Training(recipe)
+        training = Training(recipe, data)
         run.check_same_data(training.data)
         loop = _Loop(training, run, observer)
         loop.restore()
@@ -103,126 +113,77 @@ def train_or_resume(recipe: Recipe, folder: Path | str, observer: Observer | Non
 
 
 class _Loop:
-    """Where a run stands, and how it goes on."""
+    """A course with all that a run writes down about it."""
 
     def __init__(self, training: Training, run: Run, observer: Observer | None) -> None:
-        self._training, self._run = training, run
+        self._training, self._run, self._course = training, run, Course(training)
         self._observer = observer or Observer()
         self._leads = training.fabric.is_global_zero
-        self._step = 0
         self._seconds = 0.0
         self._metrics_size = 0
-        self._sums: Tensor | None = None  # of the loss terms since the epoch began
-        self._names: list[tuple[int, str]] = []
         self._last_checkpoint = time.monotonic()
 
     def restore(self) -> None:
         """Go back to the last checkpoint; stay at the beginning if there is none yet."""
-        training = self._training
+        training, course = self._training, self._course
         if not self._run.checkpoint.is_file():
             return
         sums, position = restore_checkpoint(
             self._run.checkpoint, training.method, training.optimizers
         )
         own = training.fabric.global_rank
-        self._sums = sums.reshape(training.fabric.world_size, -1)[own].to(training.fabric.device)
-        self._step, self._seconds = position["step"], position["seconds"]
+        course.sums = sums.reshape(training.fabric.world_size, -1)[own].to(training.fabric.device)
+        course.step, self._seconds = position["step"], position["seconds"]
         self._metrics_size = position["metrics_size"]
-        self._names = [(student, term) for student, term in position["names"]]
+        course.names = [(student, term) for student, term in position["names"]]
 
     def run_to_end(self) -> None:
-        training = self._training
-        total, epoch_length = training.schedule.total_steps, training.schedule.steps_per_epoch
-        with StopRequest() as stop, closing(training):
+        training, course = self._training, self._course
+        with StopRequest() as stop, closing(training), self._telling_what_is_kept():
             if self._leads:
                 self._forget_later_metrics()
             if training.data.tally is not None:
                 training.data.tally.write_to(self._run.log)
-            self._observer.on_start(self._step, total)
-            training.method.train()
-            while self._step < total:
+            self._observer.on_start(course.step, training.schedule.total_steps)
+            while not course.done:
                 started = time.monotonic()
-                self._add(training.take_step(self._step))
-                self._step += 1
-                if self._step % epoch_length == 0:
-                    self._finish_epoch()
+                record = course.advance()
+                if record is not None and self._leads:
+                    self._log(record | self._tested())
                 self._seconds += time.monotonic() - started
-                self._observer.on_step(self._step)
-                if self._step % _STEPS_BETWEEN_CHECKS == 0:
-                    self._check_finite()
+                self._observer.on_step(course.step)
                 waited = time.monotonic() - self._last_checkpoint
                 overdue = waited > _SECONDS_BETWEEN_CHECKPOINTS
                 stopped, due = largest(training.fabric, [stop.received or 0, int(overdue)])
-                if due or stopped or self._step == total:
+                if due or stopped or course.done:
                     self._save()
-                if stopped and self._step < total:
+                if stopped and not course.done:
                     command = shlex.join(["dualstudent", "resume", str(self._run.folder)])
-                    raise Interrupted(stopped, f"step {self._step}", command)
+                    raise Interrupted(stopped, f"step {course.step}", command)
         if self._leads:
             self._finish()
 
-    def _add(self, losses: list[StudentLoss]) -> None:
-        """Sum the terms where they are: nothing is copied to the host in a step."""
-        values = torch.stack([term.detach() for loss in losses for term in loss.terms.values()])
-        self._names = [(i, name) for i, loss in enumerate(losses) for name in loss.terms]
-        self._sums = values if self._sums is None else self._sums + values
+    @contextmanager
+    def _telling_what_is_kept(self) -> Iterator[None]:
+        """The last checkpoint is from before a training diverged."""
+        try:
+            yield
+        except LossNotFinite as error:
+            if not self._run.checkpoint.is_file():
+                raise
+            kept = f"{self._run.folder} keeps the last good checkpoint"
+            raise LossNotFinite(f"{error}; {kept}") from error
 
-    def _means(self) -> Tensor:
-        """Of the sums of all processes; they hold equally large shares of every batch."""
-        assert self._sums is not None
-        return gathered(self._training.fabric, self._sums).mean(dim=0)
-
-    def _check_finite(self) -> None:
-        if self._sums is None:
-            return
-        means = self._means()
-        if bool(means.isfinite().all()):
-            return
-        broken = next(
-            name
-            for name, value in zip(self._names, means.tolist(), strict=True)
-            if not math.isfinite(value)
-        )
-        kept = f"; {self._run.folder} keeps the last good checkpoint"
-        kept = kept if self._run.checkpoint.is_file() else ""
-        rate = self._training.recipe.optimizer.learning_rate
-        raise LossNotFinite(
-            f"the loss is no longer finite: {broken[1]} of student {broken[0] + 1}, within the "
-            f"{_STEPS_BETWEEN_CHECKS} steps before step {self._step}; try a smaller "
-            f"optimizer.learning_rate than {rate:g}, a longer schedule.rampup_epochs or smaller "
-            f"weights of the method{kept}"
-        )
-
-    def _finish_epoch(self) -> None:
-        self._check_finite()
-        epoch_length = self._training.schedule.steps_per_epoch
-        self._training.finish_epoch(self._step // epoch_length - 1)
-        means = (self._means() / epoch_length).tolist()
-        self._sums = None
-        if self._leads:
-            self._record(means)
-
-    def _record(self, means: list[float]) -> None:
-        training, schedule = self._training, self._training.schedule
-        terms: list[dict[str, float]] = [{} for _ in training.method.students]
-        for (student, name), value in zip(self._names, means, strict=True):
-            terms[student][name] = value
-        record = {
-            "epoch": self._step // schedule.steps_per_epoch,
-            "step": self._step,
-            "learning_rate": schedule.learning_rate(self._step - 1),
-            "ramp": schedule.ramp(self._step - 1),
-            "loss": terms,
-        } | self._tested()
+    def _log(self, record: dict[str, Any]) -> None:
         with self._run.metrics.open("a") as file:
             file.write(json.dumps(record) + "\n")
             self._metrics_size = file.tell()
         self._observer.on_epoch(record)
 
     def _tested(self) -> dict[str, Any]:
-        training, schedule = self._training, self._training.schedule
-        epoch = self._step // schedule.steps_per_epoch
-        if epoch % training.recipe.evaluation.every and self._step < schedule.total_steps:
+        training, course = self._training, self._course
+        epoch = course.step // training.schedule.steps_per_epoch
+        if epoch % training.recipe.evaluation.every and not course.done:
             return {"test": {}}
         found = training.evaluator.evaluate(training.method.evaluated)
         tested = {
@@ -242,14 +203,15 @@ class _Loop:
         os.truncate(self._run.metrics, self._metrics_size)
 
     def _save(self) -> None:
-        self._check_finite()
+        course = self._course
+        course.check_finite()
         if not all(bool(p.isfinite().all()) for p in self._training.method.parameters()):
             raise LossNotFinite(
-                f"weights are no longer finite at step {self._step}; try a smaller "
+                f"weights are no longer finite at step {course.step}; try a smaller "
                 "optimizer.learning_rate"
             )
         self._last_checkpoint = time.monotonic()
-        sums = torch.zeros(len(self._names)) if self._sums is None else self._sums
+        sums = torch.zeros(len(course.names)) if course.sums is None else course.sums
         sums = gathered(self._training.fabric, sums)
         if not self._leads:
             return
@@ -259,10 +221,10 @@ class _Loop:
             self._training.optimizers,
             sums,
             {
-                "step": self._step,
+                "step": course.step,
                 "seconds": self._seconds,
                 "metrics_size": self._metrics_size,
-                "names": self._names,
+                "names": course.names,
             },
         )
 
@@ -274,7 +236,9 @@ class _Loop:
             for key, tensor in network.state_dict().items()
         }
         method = training.method
-        notes = {"classes": training.data.source.classes, "exported": method.exported}
+        for key, tensor in training.data.train.preprocessing().items():
+            weights[f"preprocessing.{key}"] = tensor
+        notes = {"classes": training.data.classes, "exported": method.exported}
         write_tensors(run.model, weights, notes)
         summary = summarised(run.read_metrics(), method.headline, self._seconds)
         if training.data.tally is not None:

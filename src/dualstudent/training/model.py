@@ -3,20 +3,27 @@
 import dataclasses
 from typing import Any
 
+from dualstudent.data.prepare import PreparedData
 from dualstudent.errors import UserError
 from dualstudent.training.checkpoint import read_tensors
 from dualstudent.training.run import Run
 from dualstudent.training.training import Training
 
 
-def load_trained(run: Run) -> Training:
+def load_trained(run: Run, data: PreparedData | None = None) -> Training:
     """The training of a finished run, its networks as they were at the end.
 
+    Args:
+        run: a finished one.
+        data: what :func:`~dualstudent.train` was handed, if it was.
+
     Raises:
-        UserError: if the run has not finished, or its weights belong to another recipe.
+        UserError: if the run has not finished, or its weights or data belong to another.
     """
     run.read_result()  # refuses a run that has not finished
-    training = Training(run.read_recipe())
+    if data is not None:
+        run.check_same_data(data)
+    training = Training(run.read_recipe(), data)
     tensors, _ = read_tensors(run.model)
     for name, network in training.method.evaluated.items():
         prefix = f"{name}."
@@ -28,8 +35,10 @@ def load_trained(run: Run) -> Training:
     return training
 
 
-def evaluate_run(run: Run) -> dict[str, dict[str, Any]]:
+def evaluate_run(run: Run, data: PreparedData | None = None) -> dict[str, dict[str, Any]]:
     """Name → figures on the test set, for every network of a finished run."""
-    training = load_trained(run)
+    training = load_trained(run, data)
+    if len(training.data.test_labels) == 0:
+        raise UserError(f"{run.folder}: was trained without a test set; there is nothing to test")
     figures = training.evaluator.evaluate(training.method.evaluated).networks
     return {name: dataclasses.asdict(each) for name, each in figures.items()}

@@ -13,17 +13,18 @@ def summarised(
 
     The result is the mean over the headline networks at the last epoch. The best epoch and
     student on the test set, which is how the paper's authors reported, chooses a model by its
-    test error; it stands beside the result, marked as that.
+    test error; it stands beside the result, marked as that. Without a test set both are None.
     """
     last = metrics[-1]
-    errors = [last["test"][name]["error"] for name in headline]
+    errors = [last["test"][name]["error"] for name in headline if last["test"]]
+    every = [figures["error"] for record in metrics for figures in record["test"].values()]
     return {
-        "error": fmean(errors),
+        "error": fmean(errors) if errors else None,
         "headline": headline,
         "networks": last["test"],
         "chosen_on_test": {
             "note": "best epoch and student by test error, as the authors reported; not honest",
-            "error": min(f["error"] for record in metrics for f in record["test"].values()),
+            "error": min(every, default=None),
         },
         "epochs": last["epoch"],
         "steps": last["step"],

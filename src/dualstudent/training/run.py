@@ -38,7 +38,7 @@ class Run:
 
     @property
     def split(self) -> Path:
-        """Which samples had a label, of which data."""
+        """Which samples of a published data set had a label; not there for data handed over."""
         return self.folder / "split.json"
 
     @property
@@ -80,7 +80,8 @@ class Run:
         partial.recipe.write_text(to_toml(recipe), "utf-8")
         about = {"format": FORMAT, "data": data.fingerprint(), "versions": versions()}
         partial.about.write_text(json.dumps(about, indent=1) + "\n")
-        write_manifest(partial.split, data.source, data.labeled, recipe.seed)
+        if data.source is not None:
+            write_manifest(partial.split, data.source, data.labeled, recipe.seed)
         partial.folder.rename(folder)
         return cls(folder)
 

@@ -5,7 +5,7 @@ from torch import nn
 from torch.optim import SGD
 
 from dualstudent.data.batches import Batches
-from dualstudent.data.prepare import PreparedData, prepare
+from dualstudent.data.prepare import DataSettings, PreparedData, prepare
 from dualstudent.data.streams import Share
 from dualstudent.errors import UserError
 from dualstudent.methods import METHODS, Method, StudentLoss, Task
@@ -22,6 +22,8 @@ class Training:
 
     Args:
         recipe: what to build.
+        data: what to learn from, instead of what ``recipe.data`` names. Its perturbations are its
+            own: ``recipe.augmentation`` and ``recipe.normalisation`` are not looked at.
 
     Raises:
         UserError: if data and recipe do not fit together; nothing has been written by then.
@@ -33,10 +35,15 @@ class Training:
         [2.3, 2.4]
     """
 
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(self, recipe: Recipe, data: PreparedData | None = None) -> None:
+        if data is not None:  # a recipe must not name data that the run never saw
+            recipe = recipe.model_copy(update={"data": DataSettings()})
+        _check_can_be_shared(recipe, handed_over=data is not None)
         self.recipe = recipe
         self.fabric = build_fabric(recipe.device)
-        self.data = prepare(recipe.data, recipe.seed, recipe.augmentation, recipe.normalisation)
+        self.data = data or prepare(
+            recipe.data, recipe.seed, recipe.augmentation, recipe.normalisation
+        )
         self.method = build_method(recipe, self.data)
         device = self.fabric.device
         self._batches = Batches(
@@ -103,17 +110,16 @@ class Training:
 
 def build_method(recipe: Recipe, data: PreparedData) -> Method:
     """The recipe's method with its students, each in an initial state of its own."""
-    channels, _, image_size = data.train.shape
-    _check_fit(recipe, channels, image_size)
-    classes = len(data.source.classes)
+    channels, *size = shape = data.train.shape
+    image_size = min(size) if size else None
+    classes = len(data.classes)
     students: list[nn.Module] = [
         build_network(network, channels, classes, image_size, recipe.seed, number)
         for number, network in enumerate(recipe.method.networks(recipe.network))
     ]
     method = _kind(recipe)(students, recipe.method)
-    shape = (channels, image_size, image_size)
-    value_range = 1 / min(recipe.normalisation.std)
-    method.begin(Task(recipe.schedule.epochs, len(data.labels), classes, shape, value_range))
+    task = Task(recipe.schedule.epochs, len(data.labels), classes, shape, data.train.value_range)
+    method.begin(task)
     return method
 
 
@@ -122,21 +128,16 @@ def _kind(recipe: Recipe) -> type[Method]:
     return kind
 
 
-def _check_fit(recipe: Recipe, channels: int, image_size: int) -> None:
-    for key in ("mean", "std"):
-        values = getattr(recipe.normalisation, key)
-        if len(values) not in (1, channels):
-            raise UserError(
-                f"normalisation.{key} has {len(values)} values, "
-                f"{recipe.data.source} has {channels} channel(s)"
-            )
-    if _kind(recipe).remembers_samples and recipe.device.processes > 1:
+def _check_can_be_shared(recipe: Recipe, handed_over: bool) -> None:
+    if recipe.device.processes == 1:
+        return
+    if _kind(recipe).remembers_samples:
         raise UserError(
             f"method.name = {recipe.method.name!r} remembers what it said of each sample, which "
             f"device.processes = {recipe.device.processes} would tear apart; use 1"
         )
-    if recipe.augmentation.translate >= image_size:
+    if handed_over:
         raise UserError(
-            f"augmentation.translate = {recipe.augmentation.translate} moves images of "
-            f"{image_size} pixels out of sight; use less than {image_size}"
+            f"device.processes = {recipe.device.processes} needs data that every process can read; "
+            "data handed over from Python are in this one only: use 1"
         )

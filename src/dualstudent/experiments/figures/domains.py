@@ -39,6 +39,7 @@ def first_of_each_class(images: Images) -> Tensor:
 
 def _load(settings: DataSettings) -> list[tuple[str, Images]]:
     """The training images of both domains at the size in which they are trained."""
+    assert settings.source is not None
     assert settings.target is not None
     folder = data_folder(settings.folder)
     names = (settings.source, settings.target)

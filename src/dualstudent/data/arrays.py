@@ -1,0 +1,236 @@
+"""Data from Python: arrays and PyTorch datasets, −1 or nothing where a label is unknown."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.multiclass import check_classification_targets
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from dualstudent.data.augment import Augmentation, Normalisation
+from dualstudent.data.features import FeaturePerturbation, FeatureSamples, Standardisation
+from dualstudent.data.prepare import PreparedData
+from dualstudent.data.samples import ImageSamples, Samples
+from dualstudent.errors import UserError
+
+LabelsLike = ArrayLike | Sequence[object]
+"""One label a sample, of any kind, with −1, None or NaN where unknown."""
+
+_IMAGES_AT_A_TIME = 4096
+_USUAL_CHANNELS = (1, 3, 4)
+
+
+def prepared_from_arrays(
+    X: ArrayLike,
+    y: LabelsLike,
+    test: tuple[ArrayLike, LabelsLike] | None = None,
+    augmentation: Augmentation | None = None,
+    normalisation: Normalisation | None = None,
+    perturbation: FeaturePerturbation | None = None,
+) -> PreparedData:
+    """Arrays as what :func:`dualstudent.train` can be handed.
+
+    Students teach each other on all samples, those with a label included, so that an epoch is
+    one pass over all.
+
+    Args:
+        X: images (N, H, W) or (N, H, W, channels), bytes or floats in [0, 1]; or feature vectors
+            (N, features).
+        y: (N,), any labels; −1, None or NaN where unknown.
+        test: other samples with labels that are all known; default: none.
+        augmentation: what perturbs images; default: nothing.
+        normalisation: of images.
+        perturbation: what perturbs feature vectors; default: nothing.
+
+    Example:
+        >>> data = prepared_from_arrays([[0.0, 1.0], [2.0, 3.0], [4.0, 6.0]], ["no", "yes", None])
+        >>> data.classes, data.labels.tolist(), data.labeled.tolist()
+        (('no', 'yes'), [0, 1, -1], [0, 1])
+    """
+    classes, labels = encoded_labels(y)
+    train = samples_from_array(X, augmentation, normalisation, perturbation)
+    if len(train) != len(labels):
+        raise UserError(f"X has {len(train)} samples but y {len(labels)} labels")
+    others, their_labels = (np.asarray(X)[:0], ()) if test is None else test
+    scale = train.standardisation if isinstance(train, FeatureSamples) else None
+    tested = samples_from_array(others, augmentation, normalisation, perturbation, scale)
+    test_labels = _test_labels(their_labels, classes)
+    if tested.shape != train.shape or len(tested) != len(test_labels):
+        raise UserError(
+            f"test: {len(tested)} samples of shape {tested.shape} with {len(test_labels)} labels; "
+            f"the training samples have shape {train.shape}"
+        )
+    labeled = (labels >= 0).nonzero().squeeze(1)
+    names, everywhere = tuple(str(each) for each in classes), torch.arange(len(labels))
+    return PreparedData(names, train, labels, labeled, everywhere, tested, test_labels)
+
+
+def encoded_labels(y: LabelsLike) -> tuple[NDArray[Any], Tensor]:
+    """The classes in order, and the number of each label's class.
+
+    Unknown are −1, also as the string ``"-1"`` that NumPy makes of it beside strings, None, and
+    NaN.
+
+    Returns:
+        (C,) classes of the kind that ``y`` has, and (N,) int64, −1 where unknown.
+
+    Raises:
+        UserError: if fewer than two classes are known.
+
+    Example:
+        >>> encoded_labels(["dog", "cat", -1])
+        (array(['cat', 'dog'], dtype='<U3'), tensor([ 1,  0, -1]))
+    """
+    labels = np.asarray(y)
+    if labels.ndim != 1:
+        raise UserError(f"y must have one dimension, one label a sample; it has {labels.ndim}")
+    known = ~_is_unknown(labels)
+    if not known.any():
+        raise UserError("y holds no label at all; a few samples of every class need one")
+    found = labels[known]
+    if found.dtype == object and not any(isinstance(each, str) for each in found):
+        found = np.array(found.tolist())  # numbers that had None beside them
+    if found.dtype.kind == "f" and np.isinf(found).any():
+        raise UserError("Input y contains infinity; a label is a whole number or a name")
+    try:
+        check_classification_targets(found)
+        classes, codes = np.unique(found, return_inverse=True)
+    except TypeError as error:
+        raise UserError(f"y mixes labels that cannot be ordered ({error}); use one kind") from error
+    if len(classes) < 2:
+        raise UserError(
+            f"y holds labels of one class only, {classes[0]!r}; a classifier needs two or more "
+            "(-1 means that a label is unknown)"
+        )
+    encoded = torch.full((len(labels),), -1)
+    encoded[torch.from_numpy(known)] = torch.from_numpy(codes)
+    return classes, encoded
+
+
+def samples_from_array(
+    X: ArrayLike,
+    augmentation: Augmentation | None = None,
+    normalisation: Normalisation | None = None,
+    perturbation: FeaturePerturbation | None = None,
+    standardisation: Standardisation | None = None,
+) -> Samples:
+    """Images or feature vectors, by their dimensions; see :func:`prepared_from_arrays`.
+
+    Args:
+        X: images or feature vectors.
+        augmentation: what perturbs images.
+        normalisation: of images.
+        perturbation: what perturbs feature vectors.
+        standardisation: of feature vectors; default: measured on these.
+    """
+    array = np.asarray(X)
+    if array.ndim == 2:
+        scale = standardisation or Standardisation.of(array)
+        return FeatureSamples(scale.applied(array), perturbation or FeaturePerturbation(), scale)
+    return ImageSamples(
+        _pixels(array), augmentation or Augmentation(), normalisation or Normalisation()
+    )
+
+
+def arrays_from_dataset(dataset: Dataset[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """All (sample, label) pairs of a PyTorch dataset, each read once.
+
+    Args:
+        dataset: with a length. A sample is a PIL image, an array (H, W[, channels]), a tensor
+            (H, W) or, as PyTorch lays images out, (channels, H, W); or a vector. A label is
+            anything, −1 or None where unknown.
+
+    Returns:
+        Images as bytes (N, H, W[, channels]) or vectors as floats (N, features); labels.
+    """
+    length = len(dataset)  # type: ignore[arg-type]
+    if length == 0:
+        raise UserError("the dataset is empty")
+    labels = np.empty(length, dtype=object)
+    for position in range(length):
+        sample, label = dataset[position]
+        array = _array_of(sample)
+        if position == 0:
+            samples = np.empty((length, *array.shape), array.dtype)
+        if array.shape != samples.shape[1:]:
+            raise UserError(
+                f"sample {position} of the dataset has shape {array.shape}, the first "
+                f"{samples.shape[1:]}; bring all to one size"
+            )
+        samples[position] = array
+        labels[position] = label.item() if isinstance(label, Tensor | np.generic) else label
+    return samples, labels
+
+
+def _array_of(sample: Any) -> NDArray[Any]:
+    if isinstance(sample, Tensor):
+        sample = sample.permute(1, 2, 0) if sample.ndim == 3 else sample
+        sample = sample.numpy(force=True)
+    array = np.asarray(sample)
+    return array.astype(np.float32) if array.ndim == 1 else _bytes(array)
+
+
+def _test_labels(y: LabelsLike, classes: NDArray[Any]) -> Tensor:
+    number = {label: code for code, label in enumerate(classes.tolist())}
+    labels = np.asarray(y).tolist()
+    unknown = {str(label) for label in labels if label not in number}
+    if unknown:
+        raise UserError(f"test: labels {', '.join(sorted(unknown))} are not among those of y")
+    return torch.tensor([number[label] for label in labels], dtype=torch.int64)
+
+
+def _is_unknown(labels: NDArray[Any]) -> NDArray[np.bool_]:
+    if labels.dtype.kind == "f":
+        return np.asarray((labels == -1) | np.isnan(labels))
+    if labels.dtype != object:
+        return np.asarray(labels == ("-1" if labels.dtype.kind in "US" else -1))
+    return np.fromiter((_stands_for_unknown(label) for label in labels), bool, len(labels))
+
+
+def _stands_for_unknown(label: Any) -> bool:
+    if isinstance(label, float) and math.isnan(label):
+        return True
+    return type(label).__name__ in ("NoneType", "NAType") or label in (-1, "-1")  # NA: of pandas
+
+
+def _pixels(images: NDArray[Any]) -> Tensor:
+    """(N, channels, H, W) uint8; bytes are not copied."""
+    if images.ndim not in (3, 4):
+        raise UserError(
+            f"X has shape {images.shape}; use (samples, features) for vectors, or "
+            "(images, height, width[, channels])"
+        )
+    if images.ndim == 3:
+        images = images[..., None]
+    elif images.shape[1] in _USUAL_CHANNELS and images.shape[3] not in _USUAL_CHANNELS:
+        raise UserError(
+            f"X has shape {images.shape}: the channels of an array come last; "
+            "use X.transpose(0, 2, 3, 1)"
+        )
+    pixels = np.require(_bytes(images), requirements=["C", "W"])
+    return torch.from_numpy(pixels).permute(0, 3, 1, 2)
+
+
+def _bytes(images: NDArray[Any]) -> NDArray[np.uint8]:
+    """Images in the range 0 to 255, never all of them as floats."""
+    if images.dtype == np.uint8 or images.size == 0:
+        return images.astype(np.uint8, copy=False)
+    fractions = images.dtype.kind in "fb"
+    highest = 1 if fractions else 255
+    if not (images.min() >= 0 and images.max() <= highest):
+        kind = "floats" if fractions else "integers"
+        raise UserError(
+            f"images of {kind} must have values from 0 to {highest}, found {images.min():g} to "
+            f"{images.max():g}"
+        )
+    if not fractions:
+        return images.astype(np.uint8)
+    pieces = [
+        np.rint(images[start : start + _IMAGES_AT_A_TIME] * np.float32(255)).astype(np.uint8)
+        for start in range(0, len(images), _IMAGES_AT_A_TIME)
+    ]
+    return np.concatenate(pieces)

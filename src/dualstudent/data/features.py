@@ -1,0 +1,117 @@
+"""Feature vectors: brought to one scale, perturbed by noise and by features that go missing."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+from torch import Tensor
+
+from dualstudent.data.samples import Digest, Samples, feed
+from dualstudent.settings import Settings
+
+_ROWS_AT_A_TIME = 4096
+
+
+class FeaturePerturbation(Settings):
+    """What perturbs a view of feature vectors; all off by default."""
+
+    noise: float = Field(0.0, ge=0, description="σ of Gaussian noise, in standard deviations")
+    dropout: float = Field(0.0, ge=0, lt=1, description="share of features replaced by their mean")
+
+
+@dataclass(frozen=True)
+class Standardisation:
+    """Brings every feature to mean 0 and standard deviation 1, as measured on training data.
+
+    Attributes:
+        mean: (features,) float64.
+        std: (features,) float64, 1 for a feature that never changes.
+    """
+
+    mean: NDArray[np.float64]
+    std: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, vectors: NDArray[Any]) -> "Standardisation":
+        """Measured on ``vectors`` (N, features)."""
+        mean = vectors.mean(axis=0, dtype=np.float64)
+        std = vectors.std(axis=0, dtype=np.float64)
+        # A constant feature has a standard deviation of rounding, which must not be blown up.
+        constant = std <= 10 * np.finfo(np.float64).eps * np.abs(mean)
+        return cls(mean, np.where(constant, 1.0, std))
+
+    def applied(self, vectors: NDArray[Any]) -> Tensor:
+        """(N, features) float32, computed in double precision, a few rows at a time.
+
+        Example:
+            >>> vectors = np.array([[1.0, 7.0], [3.0, 7.0]])
+            >>> Standardisation.of(vectors).applied(vectors).tolist()
+            [[-1.0, 0.0], [1.0, 0.0]]
+        """
+        scaled = torch.empty(vectors.shape, dtype=torch.float32)
+        for start in range(0, len(vectors), _ROWS_AT_A_TIME):
+            rows = slice(start, start + _ROWS_AT_A_TIME)
+            scaled[rows] = torch.from_numpy((vectors[rows] - self.mean) / self.std)
+        return scaled
+
+
+class FeatureSamples(Samples):
+    """Standardised vectors in memory, once.
+
+    Args:
+        vectors: (N, features) float32, with mean 0 and standard deviation 1 in training.
+        perturbation: what perturbs a view.
+        standardisation: that ``vectors`` went through, to be kept with what learns from them.
+
+    Example:
+        >>> table = np.array([[1.0, 7.0], [3.0, 8.0]])
+        >>> scale = Standardisation.of(table)
+        >>> samples = FeatureSamples(scale.applied(table), FeaturePerturbation(noise=0.1), scale)
+        >>> clean, noisy = samples.views(torch.tensor([1]), [None, torch.Generator()])
+        >>> clean.tolist(), bool((noisy == clean).any())
+        ([[1.0, 1.0]], False)
+    """
+
+    def __init__(
+        self, vectors: Tensor, perturbation: FeaturePerturbation, standardisation: Standardisation
+    ) -> None:
+        self.standardisation = standardisation
+        self._vectors, self._perturbation = vectors, perturbation
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self._vectors.shape[1:])
+
+    @property
+    def value_range(self) -> float:
+        return float(self._vectors.max() - self._vectors.min())
+
+    def __len__(self) -> int:
+        return len(self._vectors)
+
+    def views(self, positions: Tensor, draws: Sequence[torch.Generator | None]) -> list[Tensor]:
+        chosen = self._vectors[positions]
+        return [chosen if draw is None else self._perturbed(chosen, draw) for draw in draws]
+
+    def identify(self, digest: Digest) -> None:
+        feed(digest, self._vectors)
+
+    def preprocessing(self) -> dict[str, Tensor]:
+        scale = self.standardisation
+        return {"mean": torch.from_numpy(scale.mean), "std": torch.from_numpy(scale.std)}
+
+    def to(self, device: torch.device | str) -> Self:
+        return type(self)(self._vectors.to(device), self._perturbation, self.standardisation)
+
+    def _perturbed(self, vectors: Tensor, draw: torch.Generator) -> Tensor:
+        noise, dropout = self._perturbation.noise, self._perturbation.dropout
+        view = torch.empty_like(vectors).normal_(std=noise, generator=draw) if noise else 0.0
+        view = view + vectors
+        if dropout:
+            missing = torch.empty_like(vectors).uniform_(generator=draw) < dropout
+            view.masked_fill_(missing, 0.0)  # 0 is the mean
+        return view

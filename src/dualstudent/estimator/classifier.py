@@ -1,0 +1,258 @@
+"""Dual Student as a scikit-learn estimator."""
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from pydantic import TypeAdapter, ValidationError
+from safetensors.torch import load as tensors_of
+from safetensors.torch import save as bytes_of
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import Tags, check_consistent_length, check_random_state, column_or_1d
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import nn
+from torch.utils.data import Dataset
+
+from dualstudent.data.arrays import (
+    LabelsLike,
+    arrays_from_dataset,
+    encoded_labels,
+    prepared_from_arrays,
+    samples_from_array,
+)
+from dualstudent.data.augment import Augmentation
+from dualstudent.data.features import FeaturePerturbation, Standardisation
+from dualstudent.data.samples import Samples
+from dualstudent.errors import UserError
+from dualstudent.estimator.choices import chosen_recipe
+from dualstudent.networks.build import AnyNetworkSettings, build_network
+from dualstudent.stability import is_stable
+from dualstudent.training.answers import probabilities
+from dualstudent.training.course import Course
+from dualstudent.training.training import Training
+
+_LINES_OF_PROGRESS = 10
+_NOISE_OF_FEATURES, _NOISE_OF_PIXELS = 0.5, 0.15
+
+
+class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A classifier that learns from a few labels and many samples without one.
+
+    Follows scikit-learn's conventions, and those of its ``SelfTrainingClassifier`` for samples
+    without a label: they are marked by −1.
+
+    Args:
+        method: how to learn; any name that ``dualstudent methods`` lists.
+        network: what learns; ``"auto"`` takes ``"mlp"`` for feature vectors, ``"digits-cnn"`` for
+            grey or small images and ``"cnn13"`` for others.
+        epochs: passes over all samples.
+        batch_size: samples a step; less if there are not so many.
+        labeled_batch: how many of them have a label.
+        learning_rate: at the beginning; it falls to 0 by a half cosine.
+        weight_decay: on every parameter.
+        noise: σ of the Gaussian noise that perturbs a view: in standard deviations of each
+            feature (default 0.5), or on pixels that range from −1 to 1 (default 0.15).
+        feature_dropout: share of the features that a view is shown the mean of instead.
+        translate: how many pixels a view of an image is shifted at most.
+        flip: whether a view of an image may be mirrored.
+        method_settings: name → value for any setting of the method, as ``dualstudent methods
+            NAME`` lists them.
+        network_settings: name → value for any setting of the network, such as
+            ``{"hidden": [64], "dropout": 0.5}`` for an MLP.
+        random_state: int for the same result every time.
+        device: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"mps"``.
+        verbose: 0 is silent, 1 prints ten lines, 2 one an epoch.
+
+    Attributes:
+        classes_: (C,), the labels in order.
+        n_features_in_: number of features; of images, scikit-learn counts their rows.
+        feature_names_in_: if ``X`` had names.
+        transduction_: (N,), for each training sample its label: as given, else as predicted.
+        stable_: (N,) bool, whether each training sample is stable (Eq. 3 of the paper) for the
+            network that predicts: its prediction is the same for the clean sample and for one
+            perturbed view, and confident for either.
+        history_: a dictionary per epoch: learning rate, ramp, and mean loss terms by student.
+        n_iter_: epochs.
+
+    Example:
+        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True)
+        >>> few = np.full_like(y, -1)
+        >>> few[::10] = y[::10]  # 15 labels, 135 samples without one
+        >>> classifier = DualStudentClassifier(random_state=0).fit(X, few)
+        >>> bool(classifier.score(X, y) > 0.9)
+        True
+    """
+
+    def __init__(
+        self,
+        method: str = "dual-student",
+        network: str = "auto",
+        epochs: int = 100,
+        batch_size: int = 128,
+        labeled_batch: int = 32,
+        learning_rate: float = 0.1,
+        weight_decay: float = 1e-4,
+        noise: float | None = None,
+        feature_dropout: float = 0.2,
+        translate: int = 1,
+        flip: bool = False,
+        method_settings: Mapping[str, Any] | None = None,
+        network_settings: Mapping[str, Any] | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        device: str = "auto",
+        verbose: int = 0,
+    ) -> None:
+        self.method = method
+        self.network = network
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.labeled_batch = labeled_batch
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.noise = noise
+        self.feature_dropout = feature_dropout
+        self.translate = translate
+        self.flip = flip
+        self.method_settings = method_settings
+        self.network_settings = network_settings
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+
+    def fit(self, X: ArrayLike | Dataset[Any], y: LabelsLike | None = None) -> Self:
+        """Learn from samples with and without a label.
+
+        Args:
+            X: (N, features), images (N, H, W) or (N, H, W, channels) as bytes or as floats in
+                [0, 1]; or a PyTorch dataset of (sample, label) pairs, without ``y``.
+            y: (N,), labels of any kind; −1 (or None, NaN) where unknown.
+        """
+        if isinstance(X, Dataset):
+            X, y = arrays_from_dataset(X)
+        if y is None:
+            raise UserError(
+                "DualStudentClassifier requires y to be passed, but the target y is None"
+            )
+        samples = validate_data(self, X, allow_nd=True)
+        y = column_or_1d(y, warn=True)
+        check_consistent_length(samples, y)
+        self.classes_, codes = encoded_labels(y)
+        data = prepared_from_arrays(samples, codes, **self._views(of_images=samples.ndim > 2))
+        seed = int(check_random_state(self.random_state).randint(2**31))
+        with torch.random.fork_rng():
+            training = Training(chosen_recipe(self.get_params(deep=False), data, seed), data)
+            self.history_ = self._trained(training)
+        self.n_iter_ = len(self.history_)
+        self._keep(training)
+        self._look_back(training, codes.numpy())
+        return self
+
+    def predict_proba(self, X: ArrayLike | Dataset[Any]) -> NDArray[np.float64]:
+        """(N, C), the probability of each class in the order of ``classes_``."""
+        check_is_fitted(self)
+        return probabilities(self._network, self._samples(X)).numpy()
+
+    def predict(self, X: ArrayLike | Dataset[Any]) -> NDArray[Any]:
+        """(N,), the most probable label of each sample."""
+        most_probable = self.predict_proba(X).argmax(axis=1)
+        labels: NDArray[Any] = self.classes_[most_probable]
+        return labels
+
+    def __sklearn_tags__(self) -> Tags:
+        tags: Tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        return tags
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Parameters, arrays and the weights as bytes: no network has to be unpickled."""
+        state = dict(super().__getstate__())
+        if "_network" in state:
+            weights = self._network.state_dict()
+            state["_network"] = bytes_of({name: w.contiguous() for name, w in weights.items()})
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if "_network" in state:
+            network = self._built_network()
+            network.load_state_dict(tensors_of(state["_network"]))
+            self._network = network
+
+    def _views(self, of_images: bool) -> dict[str, Any]:
+        """What perturbs samples."""
+        noise = self.noise
+        if noise is None:
+            noise = _NOISE_OF_PIXELS if of_images else _NOISE_OF_FEATURES
+        try:
+            if of_images:
+                augmentation = Augmentation(translate=self.translate, flip=self.flip, noise=noise)
+                return {"augmentation": augmentation}
+            return {"perturbation": FeaturePerturbation(noise=noise, dropout=self.feature_dropout)}
+        except ValidationError as error:
+            problem = error.errors()[0]
+            raise UserError(
+                f"{problem['loc'][0]} = {problem['input']!r}: {problem['msg']}"
+            ) from error
+
+    def _trained(self, training: Training) -> list[dict[str, Any]]:
+        course, history = Course(training), []
+        epochs = training.schedule.settings.epochs
+        every = {0: epochs + 1, 1: max(1, epochs // _LINES_OF_PROGRESS)}.get(self.verbose, 1)
+        while not course.done:
+            record = course.advance()
+            if record is None:
+                continue
+            history.append(record)
+            if record["epoch"] % every == 0:
+                total = sum(sum(terms.values()) for terms in record["loss"]) / len(record["loss"])
+                print(f"epoch {record['epoch']} of {epochs}: loss {total:.4f}")
+        return history
+
+    def _keep(self, training: Training) -> None:
+        """All that predictions need, and nothing of the data."""
+        recipe, method, data = training.recipe, training.method, training.data
+        network = method.evaluated[method.exported].requires_grad_(False)
+        # What is not a student is an average of the first.
+        number = next((i for i, each in enumerate(method.students) if each is network), 0)
+        settings = recipe.method.networks(recipe.network)[number]
+        self._architecture = settings.model_dump(mode="json")
+        self._sample_shape = data.train.shape
+        self._preprocessing = {
+            name: tensor.numpy() for name, tensor in data.train.preprocessing().items()
+        }
+        self._network = network
+
+    def _look_back(self, training: Training, codes: NDArray[np.int64]) -> None:
+        """What the training samples are to the network that was taken away."""
+        seed, threshold = training.recipe.seed, training.method.confidence_threshold
+        clean = probabilities(self._network, training.data.train)
+        perturbed = probabilities(self._network, training.data.train, perturbed_by=seed)
+        self.stable_ = is_stable(clean, perturbed, threshold).numpy()
+        said = clean.argmax(dim=1).numpy()
+        self.transduction_ = self.classes_[np.where(codes < 0, said, codes)]
+
+    def _built_network(self) -> nn.Module:
+        """As at the beginning of a training."""
+        channels, *size = self._sample_shape
+        settings = TypeAdapter(AnyNetworkSettings).validate_python(self._architecture)
+        image_size = min(size) if size else None
+        built = build_network(settings, channels, len(self.classes_), image_size, 0, 0)
+        return built.requires_grad_(False)
+
+    def _samples(self, X: ArrayLike | Dataset[Any]) -> Samples:
+        """New samples, refused if they do not look like those of :meth:`fit`."""
+        if isinstance(X, Dataset):
+            X, _ = arrays_from_dataset(X)
+        array = validate_data(self, X, reset=False, allow_nd=True)
+        scale = Standardisation(**self._preprocessing) if self._preprocessing else None
+        samples = samples_from_array(array, standardisation=scale)
+        if samples.shape != self._sample_shape:
+            raise UserError(
+                f"X has samples of shape {samples.shape}, DualStudentClassifier was fitted with "
+                f"{self._sample_shape}"
+            )
+        return samples

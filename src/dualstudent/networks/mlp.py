@@ -1,0 +1,66 @@
+"""A multilayer perceptron, for feature vectors such as the embeddings of another model."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+from torch import Tensor, nn
+
+from dualstudent.networks.heads import DecoupledHeads
+from dualstudent.networks.network import Network, NetworkSettings
+from dualstudent.prediction import Prediction
+
+
+class MLPSettings(NetworkSettings):
+    """What can be set of the perceptron."""
+
+    name: Literal["mlp"] = "mlp"
+    hidden: tuple[Annotated[int, Field(gt=0)], ...] = Field(
+        (128, 64), min_length=1, max_length=2, strict=False, description="widths of its layers"
+    )
+    norm: Literal["batch", "layer"] = Field("batch", description="over a batch, or in each sample")
+    dropout: float = Field(0.3, ge=0, lt=1, description="after every hidden layer")
+
+
+class MLP(Network):
+    """One or two hidden layers with norm, LeakyReLU 0.1 and dropout; decoupled heads.
+
+    Maps vectors (B, features) to a :class:`~dualstudent.prediction.Prediction`.
+
+    Args:
+        features: of a sample.
+        classes: C.
+        hidden: the width of each hidden layer, one or two.
+        norm: ``"batch"`` or ``"layer"``; the latter treats every sample by itself.
+        dropout: after every hidden layer, a perturbation beside that of the views.
+
+    Example:
+        >>> import torch
+        >>> MLP(features=64, hidden=(32,))(torch.rand(2, 64)).features.shape
+        torch.Size([2, 32])
+    """
+
+    Settings = MLPSettings
+    smallest_image = None
+
+    def __init__(
+        self,
+        features: int,
+        classes: int = 10,
+        hidden: tuple[int, ...] = (128, 64),
+        norm: str = "batch",
+        dropout: float = 0.3,
+    ) -> None:
+        normalise = nn.BatchNorm1d if norm == "batch" else nn.LayerNorm
+        layers: list[nn.Module] = []
+        for inputs, outputs in zip((features, *hidden), hidden, strict=False):
+            layers += [
+                nn.Linear(inputs, outputs),
+                normalise(outputs),
+                nn.LeakyReLU(0.1, inplace=True),
+                nn.Dropout(dropout),
+            ]
+        super().__init__(nn.Sequential(*layers), DecoupledHeads(hidden[-1], classes, False))
+
+    def forward(self, vectors: Tensor) -> Prediction:
+        prediction: Prediction = self.heads(self.trunk(vectors))
+        return prediction

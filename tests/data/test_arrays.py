@@ -1,0 +1,170 @@
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.utils.data import Dataset, TensorDataset
+
+from dualstudent.data.arrays import arrays_from_dataset, encoded_labels, prepared_from_arrays
+from dualstudent.data.augment import Augmentation, Normalisation
+from dualstudent.data.features import FeaturePerturbation
+from dualstudent.data.samples import Samples
+from dualstudent.errors import UserError
+
+BYTES = np.random.default_rng(0).integers(0, 256, (6, 4, 5, 3), dtype=np.uint8)
+
+
+def clean(samples: Samples) -> Tensor:
+    (views,) = samples.views(torch.arange(len(samples)), [None])
+    return views
+
+
+@pytest.mark.parametrize(
+    ("y", "classes", "codes"),
+    [
+        ([3, -1, 1], [1, 3], [1, -1, 0]),
+        (["dog", "cat", -1], ["cat", "dog"], [1, 0, -1]),  # NumPy makes "-1" of it
+        (np.array(["dog", -1, "cat"], dtype=object), ["cat", "dog"], [1, -1, 0]),
+        (["dog", None, "cat"], ["cat", "dog"], [1, -1, 0]),
+        (np.array(["b", np.nan, "a"], dtype=object), ["a", "b"], [1, -1, 0]),
+        ([2.0, np.nan, 1.0], [1, 2], [1, -1, 0]),
+        ([2, None, 1], [1, 2], [1, -1, 0]),
+        (pd.Series(["b", None, "a"]), ["a", "b"], [1, -1, 0]),
+        (pd.Series([2, None, 1], dtype="Int64"), [1, 2], [1, -1, 0]),
+        ([True, False, True], [False, True], [1, 0, 1]),
+        (torch.tensor([5, -1, 0]), [0, 5], [1, -1, 0]),
+    ],
+)
+def test_labels_of_any_kind_and_unknown_ones(y: Any, classes: list[Any], codes: list[int]) -> None:
+    found, encoded = encoded_labels(y)
+    assert found.tolist() == classes
+    assert encoded.tolist() == codes
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        ([-1, -1], "no label at all"),
+        ([None, None], "no label at all"),
+        (["a", "a", None], "one class only, .*'a'"),
+        ([1, -1, 1], "one class only, .*-1 means"),
+        ([[1], [2]], "one dimension"),
+        ([0.5, 1.5], "Unknown label type"),
+        ([0.0, np.inf], "infinity"),
+        (np.array(["a", 1], dtype=object), "Unknown label type|cannot be ordered"),
+    ],
+)
+def test_labels_that_cannot_be_learned_are_refused(y: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        encoded_labels(y)
+
+
+def test_images_are_seen_as_they_are_whatever_their_type() -> None:
+    expected = torch.from_numpy(BYTES).permute(0, 3, 1, 2) / 127.5 - 1
+    y = [0, 1, -1, -1, -1, -1]
+    for X in (BYTES, BYTES.astype(np.int64), BYTES / 255, (BYTES / 255).astype(np.float32)):
+        data = prepared_from_arrays(X, y)
+        torch.testing.assert_close(clean(data.train), expected)
+    grey = prepared_from_arrays(BYTES[..., 0], y, normalisation=Normalisation(mean=(0.0,)))
+    assert grey.train.shape == (1, 4, 5)
+    torch.testing.assert_close(clean(grey.train)[:, 0], torch.from_numpy(BYTES[..., 0]) / 127.5)
+    holes = prepared_from_arrays(BYTES > 127, y)
+    assert set(clean(holes.train).flatten().tolist()) == {-1, 1}
+
+
+def test_who_has_a_label_and_who_teaches() -> None:
+    data = prepared_from_arrays(BYTES, ["b", -1, "a", -1, -1, "b"])
+    assert data.classes == ("a", "b")
+    assert data.labels.tolist() == [1, -1, 0, -1, -1, 1]
+    assert data.labeled.tolist() == [0, 2, 5]
+    assert data.unlabeled.tolist() == [0, 1, 2, 3, 4, 5]
+    assert not data.everything_labeled
+    assert len(data.test) == len(data.test_labels) == 0
+    assert prepared_from_arrays(BYTES, [0, 1] * 3).everything_labeled
+
+
+def test_a_test_set_is_scaled_like_the_training_data_and_coded_like_its_labels() -> None:
+    X, other = [[0.0], [2.0], [4.0]], [[6.0], [2.0]]
+    data = prepared_from_arrays(X, ["x", "y", -1], test=(other, ["y", "x"]))
+    scale = float(np.std(X))
+    torch.testing.assert_close(clean(data.test), torch.tensor([[4 / scale], [0.0]]))
+    assert data.test_labels.tolist() == [1, 0]
+    with pytest.raises(UserError, match="labels z are not among those of y"):
+        prepared_from_arrays(X, ["x", "y", -1], test=(other, ["y", "z"]))
+    with pytest.raises(UserError, match=r"shape \(2,\)"):
+        prepared_from_arrays(X, ["x", "y", -1], test=([[1.0, 2.0]], ["y"]))
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        (BYTES[:5], "5 samples but y 6"),
+        (BYTES.astype(float), "floats must have values from 0 to 1, found 0 to 255"),
+        (BYTES.astype(int) - 1, "integers must have values from 0 to 255, found -1"),
+        (np.where(BYTES > 3, BYTES / 255, np.nan), "floats must have values from 0 to 1"),
+        (BYTES.transpose(0, 3, 1, 2), "channels of an array come last"),
+        (BYTES[:, 0, 0, 0], r"use \(samples, features\)"),
+    ],
+)
+def test_images_that_cannot_be_meant_are_refused(X: np.ndarray, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        prepared_from_arrays(X, [0, 1, -1, -1, -1, -1])
+
+
+def test_perturbations_reach_the_views() -> None:
+    y = [0, 1, -1, -1, -1, -1]
+    vectors = BYTES.reshape(6, -1)
+    images = prepared_from_arrays(BYTES, y, augmentation=Augmentation(noise=0.1))
+    features = prepared_from_arrays(vectors, y, perturbation=FeaturePerturbation(noise=0.1))
+    for data in (images, features):
+        one, other = data.train.views(torch.arange(6), [None, torch.Generator()])
+        assert (other - one).std().item() == pytest.approx(0.1, rel=0.2)
+    with pytest.raises(UserError, match="out of sight"):
+        prepared_from_arrays(BYTES, y, augmentation=Augmentation(translate=4))
+
+
+class Pictures(Dataset[Any]):
+    """As people write them: a list behind ``__getitem__``."""
+
+    def __init__(self, samples: list[Any], labels: list[Any]) -> None:
+        self.samples, self.labels, self.reads = samples, labels, 0
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, position: int) -> tuple[Any, Any]:
+        self.reads += 1
+        return self.samples[position], self.labels[position]
+
+
+def test_datasets_of_images_arrays_and_tensors_mean_the_same() -> None:
+    labels = [0, None, 1, -1, 1, 0]
+    tensors = [torch.from_numpy(image).permute(2, 0, 1) for image in BYTES]
+    for samples in (
+        [Image.fromarray(image) for image in BYTES],
+        list(BYTES),
+        tensors,
+        [tensor / 255 for tensor in tensors],
+    ):
+        dataset = Pictures(samples, labels)
+        X, y = arrays_from_dataset(dataset)
+        assert dataset.reads == 6
+        assert np.array_equal(X, BYTES)
+        assert y.tolist() == labels
+
+
+def test_a_dataset_of_vectors() -> None:
+    vectors, labels = torch.rand(4, 3), torch.tensor([0, 1, -1, 1])
+    X, y = arrays_from_dataset(TensorDataset(vectors, labels))
+    assert np.array_equal(X, vectors.numpy())
+    assert encoded_labels(y)[1].tolist() == [0, 1, -1, 1]
+
+
+def test_datasets_that_cannot_be_read_as_one_array() -> None:
+    with pytest.raises(UserError, match="empty"):
+        arrays_from_dataset(Pictures([], []))
+    with pytest.raises(UserError, match=r"sample 1 of the dataset has shape \(3, 5, 3\)"):
+        arrays_from_dataset(Pictures([BYTES[0], BYTES[1, :3]], [0, 1]))

@@ -1,0 +1,285 @@
+import pickle
+import pickletools
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.datasets import load_digits, load_iris
+from sklearn.decomposition import PCA
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
+from sklearn.pipeline import make_pipeline
+from torch.utils.data import TensorDataset
+
+from dualstudent import DualStudentClassifier, UserError
+from dualstudent.methods import METHODS
+
+X_IRIS, Y_IRIS = load_iris(return_X_y=True)
+NAMES = np.array(["setosa", "versicolor", "virginica"])
+METHOD_NAMES = [method.Settings.model_fields["name"].default for method in METHODS]
+
+
+def few(y: NDArray[Any], every: int = 10) -> NDArray[Any]:
+    """Every tenth label, −1 for the others."""
+    return np.where(np.arange(len(y)) % every == 0, y, -1)
+
+
+def quick(**changes: Any) -> DualStudentClassifier:
+    settings: dict[str, Any] = {"epochs": 15, "random_state": 0, "device": "cpu"}
+    return DualStudentClassifier(**settings | changes)
+
+
+@pytest.fixture(scope="module")
+def fitted() -> DualStudentClassifier:
+    return quick(epochs=40).fit(X_IRIS, few(Y_IRIS))
+
+
+def test_what_is_known_after_a_fit(fitted: DualStudentClassifier) -> None:
+    assert fitted.classes_.tolist() == [0, 1, 2]
+    assert fitted.n_features_in_ == 4
+    assert fitted.score(X_IRIS, Y_IRIS) > 0.85
+    probabilities = fitted.predict_proba(X_IRIS)
+    assert probabilities.sum(axis=1) == pytest.approx(1)
+    assert (fitted.classes_[probabilities.argmax(axis=1)] == fitted.predict(X_IRIS)).all()
+    assert fitted.n_iter_ == len(fitted.history_) == 40
+    last = fitted.history_[-1]
+    assert last["epoch"] == 40
+    assert [sorted(terms) for terms in last["loss"]] == [
+        ["classification", "consistency", "logit_distance", "stabilization"]
+    ] * 2
+
+
+def test_transduction_keeps_given_labels_and_predicts_the_others() -> None:
+    wrong = few(Y_IRIS)
+    wrong[0] = 2  # a label that no classifier would give this sample
+    classifier = quick(epochs=40).fit(X_IRIS, wrong)
+    given = wrong != -1
+    assert (classifier.transduction_[given] == wrong[given]).all()
+    assert (classifier.transduction_[~given] == classifier.predict(X_IRIS)[~given]).all()
+    assert classifier.predict(X_IRIS)[0] == 0
+
+
+def test_stable_samples_are_confident_ones_and_more_often_right(
+    fitted: DualStudentClassifier,
+) -> None:
+    stable, right = fitted.stable_, fitted.predict(X_IRIS) == Y_IRIS
+    confidence = fitted.predict_proba(X_IRIS).max(axis=1)
+    assert stable.dtype == bool
+    assert 0.3 < stable.mean() < 1
+    assert right[stable].mean() > right[~stable].mean()
+    assert confidence[stable].min() > confidence[~stable].min()
+    never = quick(method_settings={"confidence_threshold": 0.9999}).fit(X_IRIS, few(Y_IRIS))
+    assert never.stable_.mean() < stable.mean()
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        np.where(few(Y_IRIS) == -1, "-1", NAMES[Y_IRIS]),
+        np.where(few(Y_IRIS) == -1, None, NAMES[Y_IRIS].astype(object)),
+        pd.Series(NAMES[Y_IRIS]).where(few(Y_IRIS) != -1),
+    ],
+    ids=["string", "object", "pandas"],
+)
+def test_names_are_as_good_as_numbers(y: Any) -> None:
+    classifier, numbers = quick().fit(X_IRIS, y), quick().fit(X_IRIS, few(Y_IRIS))
+    assert classifier.classes_.tolist() == NAMES.tolist()
+    assert (classifier.predict(X_IRIS) == NAMES[numbers.predict(X_IRIS)]).all()
+    assert set(classifier.transduction_) <= set(NAMES)
+    assert classifier.score(X_IRIS, NAMES[Y_IRIS]) == numbers.score(X_IRIS, Y_IRIS)
+
+
+def test_random_state_decides_everything_and_disturbs_nothing() -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(1)
+    torch.manual_seed(5)
+    one = quick().fit(X_IRIS, few(Y_IRIS)).predict_proba(X_IRIS)
+    assert torch.equal(torch.rand(1), expected)
+    assert (quick().fit(X_IRIS, few(Y_IRIS)).predict_proba(X_IRIS) == one).all()
+    other = quick(random_state=1).fit(X_IRIS, few(Y_IRIS)).predict_proba(X_IRIS)
+    assert not np.allclose(one, other)
+
+
+def test_fitting_again_forgets_the_first_time(fitted: DualStudentClassifier) -> None:
+    classifier = quick().fit(X_IRIS[:, :2], few(Y_IRIS))
+    classifier.fit(X_IRIS, few(Y_IRIS))
+    assert (
+        classifier.predict_proba(X_IRIS) == quick().fit(X_IRIS, few(Y_IRIS)).predict_proba(X_IRIS)
+    ).all()
+    assert not hasattr(clone(fitted), "classes_")
+
+
+@pytest.mark.parametrize("protocol", [2, pickle.HIGHEST_PROTOCOL])
+def test_a_pickled_classifier_predicts_the_same(
+    fitted: DualStudentClassifier, protocol: int
+) -> None:
+    loaded = pickle.loads(pickle.dumps(fitted, protocol))
+    assert (loaded.predict_proba(X_IRIS) == fitted.predict_proba(X_IRIS)).all()
+    assert (loaded.stable_ == fitted.stable_).all()
+    assert loaded.get_params() == fitted.get_params()
+    assert (loaded.fit(X_IRIS, few(Y_IRIS)).predict(X_IRIS) == fitted.predict(X_IRIS)).all()
+
+
+def test_a_pickle_holds_weights_as_bytes_and_nothing_of_torch(
+    fitted: DualStudentClassifier,
+) -> None:
+    names = {
+        str(argument)
+        for operation, argument, _ in pickletools.genops(pickle.dumps(fitted, protocol=2))
+        if operation.name == "GLOBAL"
+    }
+    assert "dualstudent.estimator.classifier DualStudentClassifier" in names
+    assert not any("torch" in name or "dualstudent.networks" in name for name in names)
+
+
+def test_joblib_keeps_a_classifier_of_images(tmp_path: Path) -> None:
+    images, y = load_digits(return_X_y=True)
+    images = (images / 16).reshape(-1, 8, 8)[:300]
+    classifier = quick(epochs=2).fit(images, few(y[:300], every=5))
+    joblib.dump(classifier, tmp_path / "model.joblib")
+    loaded = joblib.load(tmp_path / "model.joblib")
+    assert (loaded.predict_proba(images) == classifier.predict_proba(images)).all()
+
+
+def test_it_is_a_step_of_a_pipeline_and_can_be_searched() -> None:
+    pipeline = make_pipeline(PCA(3), quick(epochs=30))
+    assert pipeline.fit(X_IRIS, few(Y_IRIS)).score(X_IRIS, Y_IRIS) > 0.8
+    rates = np.array([1e-6, 0.1])  # NumPy's numbers must be good enough
+    search = GridSearchCV(quick(epochs=20), {"learning_rate": rates}, cv=2)
+    search.fit(X_IRIS, Y_IRIS)
+    assert search.best_params_ == {"learning_rate": 0.1}
+    assert search.best_score_ > 0.85
+    assert cross_val_score(quick(epochs=20), X_IRIS, Y_IRIS, cv=2).mean() == search.best_score_
+
+
+def test_names_of_columns_are_remembered_and_checked() -> None:
+    frame = pd.DataFrame(X_IRIS, columns=["a", "b", "c", "d"])
+    classifier = quick(epochs=2).fit(frame, few(Y_IRIS))
+    assert classifier.feature_names_in_.tolist() == ["a", "b", "c", "d"]
+    with pytest.raises(ValueError, match="feature names"):
+        classifier.predict(frame[["b", "a", "c", "d"]])
+
+
+@pytest.mark.parametrize("method", METHOD_NAMES)
+def test_every_method_of_this_project_can_be_asked_for(method: str) -> None:
+    for X, y in ((X_IRIS, few(Y_IRIS)), (X_IRIS, Y_IRIS)):
+        classifier = quick(method=method, epochs=20).fit(X, y)
+        assert classifier.score(X_IRIS, Y_IRIS) > 0.6  # chance is 0.33
+    loaded = pickle.loads(pickle.dumps(classifier))
+    assert (loaded.predict_proba(X_IRIS) == classifier.predict_proba(X_IRIS)).all()
+
+
+def test_the_strong_student_can_be_taken_away_and_kept() -> None:
+    settings = {"exported": "strong", "strong_network": {"name": "mlp", "hidden": [11]}}
+    classifier = quick(method="imbalanced-student", method_settings=settings)
+    classifier.fit(X_IRIS, few(Y_IRIS))
+    loaded = pickle.loads(pickle.dumps(classifier))
+    assert (loaded.predict_proba(X_IRIS) == classifier.predict_proba(X_IRIS)).all()
+
+
+def test_unlabeled_digits_are_worth_labels() -> None:
+    """The same network, the same labels, with and without all other digits; unseen digits."""
+    X, y = load_digits(return_X_y=True)
+    gains = []
+    for seed in range(3):
+        X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=seed, stratify=y)
+        labels = some_of_each_class(y_train, 5, seed)
+        scores = {
+            method: DualStudentClassifier(method=method, epochs=30, random_state=seed, device="cpu")
+            .fit(X_train, labels)
+            .score(X_test, y_test)
+            for method in ("supervised", "dual-student")
+        }
+        gains.append(scores["dual-student"] - scores["supervised"])
+    assert min(gains) > 0
+    assert np.mean(gains) > 0.04
+
+
+def some_of_each_class(y: NDArray[Any], each: int, seed: int) -> NDArray[Any]:
+    """``each`` labels of every class, −1 elsewhere."""
+    random = np.random.default_rng(seed)
+    labels = np.full_like(y, -1)
+    for label in np.unique(y):
+        chosen = random.choice(np.flatnonzero(y == label), each, replace=False)
+        labels[chosen] = label
+    return labels
+
+
+def test_images_and_datasets_of_images_are_learned_alike() -> None:
+    flat, y = load_digits(return_X_y=True)
+    images = (flat / 16).reshape(-1, 8, 8)[:400]
+    labels = few(y[:400], every=4)
+    from_array = quick(epochs=8).fit(images, labels)
+    assert from_array.score(images, y[:400]) > 0.5  # chance is 0.1
+    dataset = TensorDataset(torch.from_numpy(images), torch.from_numpy(labels))
+    from_dataset = quick(epochs=8).fit(dataset)
+    assert (from_dataset.predict_proba(dataset) == from_array.predict_proba(images)).all()
+    in_colour = np.repeat(images[..., None], 3, axis=-1)[:60, :, :6]
+    colours = quick(epochs=1).fit((255 * in_colour).astype(np.uint8), labels[:60])
+    assert colours.predict(in_colour).shape == (60,)
+
+
+@pytest.mark.parametrize("samples", [2, 3, 5])
+def test_very_few_samples_are_enough(samples: int) -> None:
+    X, y = np.eye(samples), np.array([0, 1, -1, -1, -1])[:samples]
+    assert quick().fit(X, y).predict(X)[:2].tolist() == [0, 1]
+
+
+def test_progress_is_printed_on_request(capsys: pytest.CaptureFixture[str]) -> None:
+    for verbose, lines in ((0, 0), (1, 10), (2, 20)):
+        quick(epochs=20, verbose=verbose).fit(X_IRIS, few(Y_IRIS))
+        assert len(capsys.readouterr().out.splitlines()) == lines
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"method": "dual-studnet"}, "method.name = 'dual-studnet': use one of"),
+        ({"network": "cnn13"}, "'cnn13' is for images, the data are feature vectors"),
+        ({"network": "mpl"}, "network.name = 'mpl': use one of"),
+        ({"epochs": 0}, "epochs = 0"),
+        ({"batch_size": 32}, "labeled_batch = 32 leaves no room"),
+        ({"learning_rate": -1.0}, "learning_rate = -1.0"),
+        ({"noise": -1.0}, "noise = -1.0"),
+        ({"method_settings": {"ramp": 3}}, "method.ramp = 3: unknown key"),
+        ({"network_settings": {"hidden": []}}, "network.hidden"),
+        ({"device": "abacus"}, "device.accelerator = 'abacus'"),
+        ({"learning_rate": 1e30}, "no longer finite"),
+    ],
+)
+def test_wrong_parameters_are_named(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        quick(**changes).fit(X_IRIS, few(Y_IRIS))
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "message"),
+    [
+        (X_IRIS, np.full(150, -1), "no label at all"),
+        (X_IRIS, np.where(Y_IRIS == 1, 1, -1), "one class only"),
+        (X_IRIS, None, "requires y"),
+        (np.where(X_IRIS > 6, np.nan, X_IRIS), Y_IRIS, "contains NaN"),
+        (X_IRIS, Y_IRIS[:-1], "inconsistent numbers"),
+        (X_IRIS[:, 0], Y_IRIS, "Expected 2D array"),
+        (X_IRIS.reshape(150, 2, 2) * 99, Y_IRIS, "floats must have values from 0 to 1"),
+        (X_IRIS.reshape(150, 2, 2, 1, 1), Y_IRIS, r"X has shape \(150, 2, 2, 1, 1\)"),
+    ],
+)
+def test_wrong_data_are_refused(X: Any, y: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        quick().fit(X, y)
+
+
+def test_predictions_need_a_fit_and_samples_of_its_shape(fitted: DualStudentClassifier) -> None:
+    with pytest.raises(NotFittedError):
+        quick().predict(X_IRIS)
+    with pytest.raises(ValueError, match="expecting 4 features"):
+        fitted.predict(X_IRIS[:, :3])
+    with pytest.raises(UserError, match=r"samples of shape \(1, 4, 4\).*fitted with \(4,\)"):
+        fitted.predict(np.zeros((2, 4, 4)))

@@ -1,0 +1,117 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+
+from dualstudent import FeaturePerturbation, Recipe, UserError, prepared_from_arrays, train
+from dualstudent.data.prepare import DataSettings, PreparedData
+from dualstudent.recipes.reading import validated
+from dualstudent.training.checkpoint import read_tensors
+from dualstudent.training.course import Course, LossNotFinite
+from dualstudent.training.loop import Observer, resume
+from dualstudent.training.model import evaluate_run, load_trained
+from dualstudent.training.training import Training
+
+
+def recipe(learning_rate: float = 0.1) -> Recipe:
+    """Two students on feature vectors, and no word about which."""
+    return validated(
+        {
+            "data": {},
+            "network": {"name": "mlp", "hidden": [32]},
+            "method": {"name": "dual-student", "classification_average": "labeled"},
+            "batch": {"size": 64, "labeled": 16},
+            "optimizer": {"learning_rate": learning_rate},
+            "schedule": {"epochs": 3, "rampup_epochs": 1},
+        },
+        "of a test",
+    )
+
+
+def digits(with_test: bool = True) -> PreparedData:
+    X, y = load_digits(return_X_y=True)
+    known = np.where(np.arange(500) < 100, y[:500], -1)
+    return prepared_from_arrays(
+        X[:500],
+        known,
+        test=(X[1500:], y[1500:]) if with_test else None,
+        perturbation=FeaturePerturbation(noise=0.3),
+    )
+
+
+def test_a_course_in_memory_is_the_course_of_a_run(tmp_path: Path) -> None:
+    run = train(recipe(), tmp_path / "run", data=digits())
+    training = Training(recipe(), digits())
+    course, history = Course(training), []
+    while not course.done:
+        record = course.advance()
+        if record is not None:
+            history.append(record)
+    for written, kept in zip(run.read_metrics(), history, strict=True):
+        assert {key: written[key] for key in kept} == kept
+    weights, _ = read_tensors(run.model)
+    for name, tensor in training.method.students[1].state_dict().items():
+        assert torch.equal(weights[f"student2.{name}"], tensor)
+    assert run.read_result()["error"] < 40  # chance is 90
+
+
+def test_a_run_keeps_what_its_vectors_went_through_and_can_be_tested_again(tmp_path: Path) -> None:
+    data = digits()
+    run = train(recipe(), tmp_path / "run", data=data)
+    weights, notes = read_tensors(run.model)
+    X, _ = load_digits(return_X_y=True)
+    np.testing.assert_allclose(weights["preprocessing.mean"], X[:500].mean(axis=0))
+    assert notes["classes"] == [str(digit) for digit in range(10)]
+    assert evaluate_run(run, data) == run.read_result()["networks"]
+    assert not run.split.exists()
+
+
+def test_whoever_continues_a_run_hands_its_data_over_again(tmp_path: Path) -> None:
+    class Unplugged(Observer):
+        def on_step(self, step: int) -> None:
+            if step == 15:
+                raise RuntimeError("unplugged")
+
+    whole = train(recipe(), tmp_path / "whole", data=digits())
+    with pytest.raises(RuntimeError, match="unplugged"):
+        train(recipe(), tmp_path / "run", Unplugged(), digits())
+    with pytest.raises(UserError, match="handed over from Python, as the argument data"):
+        resume(tmp_path / "run")
+    with pytest.raises(UserError, match="not those the run began with"):
+        resume(tmp_path / "run", data=digits(with_test=False))
+    resumed = resume(tmp_path / "run", data=digits())
+    assert resumed.metrics.read_text() == whole.metrics.read_text()
+    with pytest.raises(UserError, match="handed over from Python"):
+        load_trained(resumed)
+    with pytest.raises(UserError, match="not those the run began with"):
+        load_trained(resumed, digits(with_test=False))
+
+
+def test_a_run_forgets_the_data_that_its_recipe_names_but_it_never_saw(tmp_path: Path) -> None:
+    named = recipe().model_copy(update={"data": DataSettings(source="digits-8x8")})
+    run = train(named, tmp_path / "run", data=digits())
+    assert run.read_recipe().data.source is None
+    with pytest.raises(UserError, match="handed over from Python"):
+        evaluate_run(run)
+
+
+def test_a_run_without_a_test_set_trains_and_says_that_nothing_was_tested(tmp_path: Path) -> None:
+    data = digits(with_test=False)
+    run = train(recipe(), tmp_path / "run", data=data)
+    result = run.read_result()
+    assert (result["error"], result["networks"]) == (None, {})
+    with pytest.raises(UserError, match="trained without a test set"):
+        evaluate_run(run, data)
+
+
+def test_a_course_that_diverges_says_so() -> None:
+    course = Course(Training(recipe(learning_rate=1e30), digits()))
+
+    def to_the_end() -> None:
+        while not course.done:
+            course.advance()
+
+    with pytest.raises(LossNotFinite, match=r"smaller optimizer\.learning_rate than 1e\+30"):
+        to_the_end()
