@@ -12,10 +12,13 @@ import torch
 from torch.optim import SGD
 
 from dualstudent.batch import Batch
+from dualstudent.data.augment import Augmentation
+from dualstudent.data.prepare import PreparedData
+from dualstudent.data.samples import ImageSamples
 from dualstudent.data.splits import share_of
-from dualstudent.methods import METHODS, Method, Task
-from dualstudent.networks.build import build_network
+from dualstudent.methods import Method
 from dualstudent.recipes.schema import Recipe
+from dualstudent.training.training import build_method
 
 _LONG_ENOUGH = 0.2  # seconds; then a batch is large enough to conclude from
 
@@ -132,21 +135,21 @@ def roughly(seconds: float) -> str:
 
 def _built(recipe: Recipe) -> tuple[Method, list[SGD]]:
     """The method in front of random images, and an optimizer for each student."""
-    channels, _, size = shape = _shape(recipe)
-    classes = _classes(recipe)
-    networks = recipe.method.networks(recipe.network)
-    students = [
-        build_network(network, channels, classes, size, recipe.seed, number)
-        for number, network in enumerate(networks)
-    ]
-    (kind,) = (method for method in METHODS if method.Settings is type(recipe.method))
-    method = kind(students, recipe.method)
-    method.begin(Task(recipe.schedule.epochs, recipe.batch.size, classes, shape, value_range=4.0))
-    method.to(_device()).train()
+    method = build_method(recipe, _stand_in(recipe)).to(_device()).train()
     return method, [
         SGD(student.parameters(), lr=1e-3, momentum=0.9, nesterov=True)
         for student in method.students
     ]
+
+
+def _stand_in(recipe: Recipe) -> PreparedData:
+    """Data of the right shape and number of classes, of which a batch is all there is."""
+    black = torch.zeros(recipe.batch.size, *_shape(recipe), dtype=torch.uint8)
+    images = ImageSamples(black, Augmentation(), recipe.normalisation)
+    positions = torch.arange(len(images))
+    classes = tuple(map(str, range(_classes(recipe))))
+    unknown = torch.full((len(images),), -1)
+    return PreparedData(classes, images, unknown, positions, positions, images, unknown)
 
 
 def _random_batch(recipe: Recipe, size: int) -> Batch:
