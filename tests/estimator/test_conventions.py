@@ -16,7 +16,7 @@ EXPECTED = {"check_classifiers_classes": "−1 is not a class here, but an unkno
 
 
 @parametrize_with_checks(  # type: ignore[untyped-decorator]
-    [DualStudentClassifier(epochs=20, device="cpu")],
+    [DualStudentClassifier(device="cpu")],
     expected_failed_checks=lambda estimator: EXPECTED,
 )
 def test_scikit_learns_checks(estimator: Any, check: Callable[[Any], None]) -> None:

@@ -82,8 +82,9 @@ def encoded_labels(y: LabelsLike) -> tuple[NDArray[Any], Tensor]:
         UserError: if fewer than two classes are known.
 
     Example:
-        >>> encoded_labels(["dog", "cat", -1])
-        (array(['cat', 'dog'], dtype='<U3'), tensor([ 1,  0, -1]))
+        >>> classes, codes = encoded_labels(["dog", "cat", -1])
+        >>> classes.tolist(), codes.tolist()
+        (['cat', 'dog'], [1, 0, -1])
     """
     labels = np.asarray(y)
     if labels.ndim != 1:

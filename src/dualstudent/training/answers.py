@@ -14,14 +14,15 @@ def probabilities(network: nn.Module, samples: Samples, perturbed_by: int | None
     """What the class head says, in evaluation mode.
 
     Args:
-        network: where it is, the samples are brought.
+        network: where it is, and to its precision, the samples are brought.
         samples: N of them.
         perturbed_by: a seed for one perturbed view of each; default: the clean samples.
 
     Returns:
         (N, C) float64 on the CPU.
     """
-    device = next(network.parameters()).device
+    weight = next(network.parameters())
+    device = weight.device
     samples, answers = samples.to(device), []
     with evaluation_mode(network):
         for start in range(0, len(samples), _CHUNK):
@@ -30,5 +31,7 @@ def probabilities(network: nn.Module, samples: Samples, perturbed_by: int | None
             if perturbed_by is not None:
                 draw = generator_for(perturbed_by, "test view", start, device=device)
             (view,) = samples.views(positions, [draw])
-            answers.append(network(view).class_logits.cpu().double().softmax(dim=1))
+            answers.append(
+                network(view.to(weight.dtype)).class_logits.cpu().double().softmax(dim=1)
+            )
         return torch.cat(answers)
