@@ -4,19 +4,26 @@ import dataclasses
 from typing import Any
 
 from dualstudent.errors import UserError
+from dualstudent.recipes.schema import DeviceSettings
 from dualstudent.training.checkpoint import read_tensors
 from dualstudent.training.run import Run
 from dualstudent.training.training import Training
 
 
-def load_trained(run: Run) -> Training:
+def load_trained(run: Run, device: DeviceSettings | None = None) -> Training:
     """The training of a finished run, its networks as they were at the end.
+
+    Args:
+        run: that has finished.
+        device: to compute on; default: that of the recipe, by this process alone.
 
     Raises:
         UserError: if the run has not finished, or its weights belong to another recipe.
     """
     run.read_result()  # refuses a run that has not finished
-    training = Training(run.read_recipe())
+    recipe = run.read_recipe()
+    device = device or recipe.device.model_copy(update={"processes": 1})
+    training = Training(recipe.model_copy(update={"device": device}))
     tensors, _ = read_tensors(run.model)
     for name, network in training.method.evaluated.items():
         prefix = f"{name}."
