@@ -26,14 +26,14 @@ NETWORKS = [
 ]
 
 
-def as_if_trained(network: nn.Module) -> nn.Module:
-    """Batch norms that have seen something, and heads that are sure of different classes."""
-    torch.manual_seed(0)
+def as_if_trained(network: nn.Module, size: int) -> nn.Module:
+    """With batch norms that have seen something: in their first state they do nothing."""
     for layer in network.modules():
         if isinstance(layer, nn.BatchNorm2d):
-            nn.init.normal_(layer.running_mean, std=0.1)  # type: ignore[arg-type]
-            nn.init.uniform_(layer.running_var, 0.5, 1.5)  # type: ignore[arg-type]
-            nn.init.uniform_(layer.weight, 0.5, 1.0)
+            layer.momentum = 0.9
+            nn.init.uniform_(layer.weight, 0.5, 1.5)
+            nn.init.normal_(layer.bias, std=0.3)
+    network.train()(torch.rand(16, 3, size, size))
     return network.eval()
 
 
@@ -59,7 +59,8 @@ def card(settings: NetworkSettings, size: int) -> ModelCard:
 def test_every_network_says_the_same_in_every_file(
     settings: NetworkSettings, size: int, tmp_path: Path
 ) -> None:
-    network = as_if_trained(build_network(settings, 3, 3, size, seed=1, student=0))
+    torch.manual_seed(0)
+    network = as_if_trained(build_network(settings, 3, 3, size, seed=1, student=0), size)
     model = DeployedModel(card(settings, size))
     model.network.load_state_dict(folded_state(network))
     images = torch.randint(256, (5, 3, size, size), dtype=torch.uint8)
@@ -67,7 +68,10 @@ def test_every_network_says_the_same_in_every_file(
     with torch.no_grad():
         expected = network(scaled).class_logits.softmax(dim=1)
     assert (expected - expected[0]).abs().max() > 1e-3  # not the same for all
+    large = sum(tensor.numel() for tensor in model.state_dict().values()) > 1e7
     for name, file_format in FORMATS.items():
+        if large and name == "torch-export":
+            continue  # takes long, and is made on the way to ONNX
         path = tmp_path / name
         file_format.write(model, path)
         for part in (slice(0, 1), slice(None)):

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from dualstudent.trust.predicted import PredictedSet
@@ -35,7 +36,7 @@ def coverage_curve(predicted: PredictedSet) -> list[CoveragePoint]:
         >>> [(round(each.coverage, 2), round(each.accuracy, 2)) for each in curve]
         [(0.67, 1.0), (1.0, 0.67)]
     """
-    thresholds, place = predicted.confidence.neg().unique(return_inverse=True)
+    thresholds, place = torch.unique(-predicted.confidence, return_inverse=True)
     believed = place.bincount().cumsum(0)
     right = place.bincount(predicted.correct.double()).cumsum(0)
     total = len(predicted.labels)
