@@ -20,7 +20,7 @@ demo: .venv/ready
 	$(BIN)/dualstudent demo
 
 test: lint
-	$(BIN)/pytest
+	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/pytest --numprocesses auto --dist loadscope
 
 lint: .venv/ready
 	$(BIN)/ruff format --check .

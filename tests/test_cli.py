@@ -31,7 +31,16 @@ def dualstudent(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 def test_help_names_every_command(tmp_path: Path) -> None:
     shown = dualstudent("--help", cwd=tmp_path).stdout
-    for command in ("demo", "train", "resume", "evaluate", "check", "recipes", "reproduce"):
+    for command in (
+        "demo",
+        "train",
+        "resume",
+        "evaluate",
+        "check",
+        "export",
+        "recipes",
+        "reproduce",
+    ):
         assert command in shown
 
 
@@ -43,7 +52,7 @@ def test_recipes_can_be_listed_shown_saved_and_used(tmp_path: Path) -> None:
     assert "logit_distance_weight = 0.01" in full
 
 
-def test_train_then_evaluate_show_the_same_figures(tmp_path: Path) -> None:
+def test_train_then_evaluate_and_export_show_the_same_figures(tmp_path: Path) -> None:
     trained = dualstudent("train", "demo", *SMALL_CHANGES, cwd=tmp_path)
     assert trained.returncode == 0, trained.stderr
     run = tmp_path / "runs" / "demo-0"
@@ -54,6 +63,15 @@ def test_train_then_evaluate_show_the_same_figures(tmp_path: Path) -> None:
             assert f"{figures['error']:.2f} %" in output
             assert f"{figures['stable_share']:.2f} %" in output
     assert (run / "curves.png").read_bytes().startswith(b"\x89PNG")
+    export = ("export", "runs/demo-0", "--to", "safetensors", "--network", "student2")
+    exported = dualstudent(*export, cwd=tmp_path)
+    error = result["networks"]["student2"]["error"]
+    expected = f"runs/demo-0/student2.safetensors: student2, 10 classes, {error:.2f} % test error\n"
+    assert exported.stdout.startswith(expected)
+    assert (exported.returncode, exported.stderr) == (0, "")
+    again = dualstudent(*export, cwd=tmp_path)
+    assert (again.returncode, again.stderr.count("\n")) == (2, 1)
+    assert "student2.safetensors already exists" in again.stderr
 
 
 @pytest.mark.parametrize(
@@ -65,6 +83,7 @@ def test_train_then_evaluate_show_the_same_figures(tmp_path: Path) -> None:
         (("train", "demo", "--set", "data.folder=../data", "--set", "data.target=usps"), "usps"),
         (("resume", "nowhere"), "nowhere does not exist"),
         (("evaluate", "nowhere"), "nowhere does not exist"),
+        (("export", "nowhere", "--to", "onnx"), "nowhere does not exist"),
         (("recipes", "show", "dmo"), "did you mean 'demo'"),
         (("check", "nowhere"), "nowhere: does not exist; give a folder"),
         (("check", "."), "holds no images"),

@@ -4,13 +4,18 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
+from dualstudent import Run, export_run, load_trained
+from dualstudent.data.samples import ImageSamples
 from dualstudent.experiments.plan import plan
 from dualstudent.experiments.reading import load_experiment
 from dualstudent.experiments.schema import BudgetName
+from dualstudent.export import FORMATS, ModelCard
 from dualstudent.methods import METHODS
 from dualstudent.recipes import Recipe, load_recipe, recipe_names
 from dualstudent.settings import Settings
+from tests.export.alone import run_without
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
@@ -33,7 +38,9 @@ def test_every_method_has_its_paragraph() -> None:
 def test_every_file_named_in_the_map_exists() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
     names = re.findall(
-        r"`((?:methods|networks|data|training|recipes|doctor|experiments|estimator)/\w+\.py)`", page
+        r"`((?:methods|networks|data|training|recipes|doctor|experiments|estimator|export|trust)"
+        r"/\w+\.py)`",
+        page,
     )
     assert len(names) > 5
     for name in names:
@@ -96,3 +103,23 @@ def test_commands_name_recipes_that_exist() -> None:
     for page in PAGES:
         for name in re.findall(r"dualstudent train ([a-z0-9-]+)", page.read_text()):
             assert name in (*recipe_names(), "mine"), f"{page.name}: {name}"
+
+
+def test_the_program_of_the_export_page_runs_without_us(small_run: Run, tmp_path: Path) -> None:
+    (program,) = blocks("export.md", "python")
+    export_run(small_run, "onnx", tmp_path / "digits.onnx")
+    training = load_trained(small_run)
+    assert isinstance(training.data.test, ImageSamples)
+    pixels = training.data.test.pixels[3:4]
+    Image.fromarray(pixels[0, 0].numpy()).save(tmp_path / "digit.png")
+    prediction = training.method.evaluated["student1"].eval()(pixels / 127.5 - 1)
+    probability, label = prediction.class_logits.softmax(dim=1).max(dim=1)
+    said = run_without(["torch", "dualstudent", "onnx"], program, tmp_path)
+    name = training.data.classes[int(label)]
+    assert said == f"{name} {probability.item():.3f}\n"
+
+
+def test_the_export_page_explains_every_format_and_key() -> None:
+    page = (ROOT / "docs" / "export.md").read_text()
+    for word in (*FORMATS, *ModelCard.model_fields):
+        assert f"`{word}`" in page, word

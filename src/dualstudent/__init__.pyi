@@ -20,6 +20,11 @@ from .doctor import Reach as Reach
 from .doctor import examine as examine
 from .errors import UserError as UserError
 from .estimator import DualStudentClassifier as DualStudentClassifier
+from .export import DeployedModel as DeployedModel
+from .export import Export as Export
+from .export import ModelCard as ModelCard
+from .export import export_run as export_run
+from .export import load_exported as load_exported
 from .methods import CS as CS
 from .methods import VAT as VAT
 from .methods import ConsistencyMethod as ConsistencyMethod

@@ -35,6 +35,14 @@ class Budget(StrEnum):
     cpu = "cpu"
 
 
+class ExportFormat(StrEnum):
+    """What kind of file a network is taken away in."""
+
+    onnx = "onnx"
+    torch_export = "torch-export"
+    safetensors = "safetensors"
+
+
 RunFolder = Annotated[Path, typer.Argument(help="Folder of a run.", metavar="RUN")]
 
 
@@ -117,6 +125,38 @@ def evaluate(run: RunFolder) -> None:
 
     figures = evaluate_run(Run.open(run))
     console.print(result_table(figures, f"{run}, test set"))
+
+
+@app.command()
+def export(
+    run: RunFolder,
+    to: Annotated[ExportFormat, typer.Option(help="Kind of file.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE", help="Default: RUN/NETWORK with its ending."),
+    ] = None,
+    network: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Default: the one that the method exports.")
+    ] = None,
+) -> None:
+    """Take a trained network away in one file that maps raw pixels to probabilities.
+
+    The file is compared with PyTorch on test images, and not kept if it differs.
+    """
+    from dualstudent.export import export_run
+    from dualstudent.report.tables import percent
+    from dualstudent.training.run import Run
+
+    made = export_run(Run.open(run), to.value, out, network)
+    card = made.card
+    for line in (
+        f"{made.path}: {card.student}, {len(card.classes)} classes, "
+        f"{percent(card.test_error)} test error",
+        f"give it {card.preprocessing}",
+        f"checked on {made.checked} test images: "
+        f"at most {made.difference:.1e} from PyTorch's probabilities",
+    ):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command()

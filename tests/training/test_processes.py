@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from dualstudent import Run, UserError, load_recipe, train
+from dualstudent import Run, UserError, load_recipe, load_trained, train
 from dualstudent.data.batches import Batches
 from dualstudent.data.streams import Share
 from dualstudent.randomness import seed_for
@@ -59,6 +59,7 @@ def test_two_processes_train_like_their_shares_one_by_one(tmp_path: Path) -> Non
                 trained[f"{name}.{key}"], parameter.detach(), rtol=1e-5, atol=1e-6
             )
     assert len(run.read_metrics()) == 1
+    assert load_trained(run).fabric.world_size == 1  # to look at it, or export it, takes one
     assert "LOCAL_RANK" not in os.environ
     assert torch.get_num_threads() == threads
 

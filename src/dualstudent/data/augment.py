@@ -90,7 +90,7 @@ def normalised(pixels: Tensor, normalisation: Normalisation) -> Tensor:
         >>> normalised(torch.tensor([[[[0, 255]]]], dtype=torch.uint8), Normalisation())
         tensor([[[[-1.,  1.]]]])
     """
-    factor, offset = _factor_and_offset(normalisation, pixels.device)
+    factor, offset = factor_and_offset(normalisation, pixels.device)
     # Laid out explicitly: with one channel, a conversion would keep the layout it finds, and the
     # whole network would run channels first, a third slower on a CPU.
     images = torch.empty(
@@ -100,8 +100,11 @@ def normalised(pixels: Tensor, normalisation: Normalisation) -> Tensor:
 
 
 @lru_cache
-def _factor_and_offset(normalisation: Normalisation, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Made once: copying them to a device in every step would hold it up."""
+def factor_and_offset(normalisation: Normalisation, device: torch.device) -> tuple[Tensor, Tensor]:
+    """(channels or 1, 1, 1) each: a byte b is seen by networks as b · factor − offset.
+
+    Made once: copying them to a device in every step would hold it up. Not to be written to.
+    """
     mean = torch.tensor(normalisation.mean, device=device).reshape(-1, 1, 1)
     std = torch.tensor(normalisation.std, device=device).reshape(-1, 1, 1)
     return 1 / (255 * std), mean / std

@@ -31,6 +31,11 @@ class Network(nn.Module):
         super().__init__()
         self.trunk, self.heads = trunk, heads
 
+    def features(self, images: Tensor) -> Tensor:
+        """(B, D), what the heads see."""
+        mean: Tensor = self.trunk(images).mean(dim=(2, 3))
+        return mean
+
     def forward(self, images: Tensor) -> Prediction:
-        prediction: Prediction = self.heads(self.trunk(images).mean(dim=(2, 3)))
+        prediction: Prediction = self.heads(self.features(images))
         return prediction

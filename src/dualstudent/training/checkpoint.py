@@ -31,23 +31,31 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], notes: dict[str, Any])
 
 @contextmanager
 def replaced_at_once(path: Path) -> Iterator[Path]:
-    """Write to another name, which then takes the place of ``path``, on disk and all."""
+    """Write to another name, which then takes the place of ``path``, on disk and all.
+
+    What was written is removed if anything goes wrong, and ``path`` stays as it was.
+    """
     partial = path.with_name(path.name + ".partial")
-    yield partial
-    with partial.open("rb+") as file:
-        os.fsync(file.fileno())
-    partial.replace(path)
+    try:
+        yield partial
+        with partial.open("rb+") as file:
+            os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and notes of a file of :func:`write_tensors`."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            notes: dict[str, Any] = json.loads((file.metadata() or {})[_NOTES])
-    except (OSError, SafetensorError, KeyError, ValueError) as error:
-        raise UserError(f"{path}: cannot be read as a file of dualstudent ({error!r})") from error
-    return tensors, notes
+    with _opened(path) as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        return tensors, _notes(file)
+
+
+def read_notes(path: Path) -> dict[str, Any]:
+    """Only the notes of a file of :func:`write_tensors`."""
+    with _opened(path) as file:
+        return _notes(file)
 
 
 def save_checkpoint(
@@ -100,3 +108,17 @@ def restore_checkpoint(
     if "sums" not in tensors or not position.keys() >= _POSITION:
         raise UserError(f"{path}: is not a checkpoint")
     return tensors["sums"], position
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            yield file
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
+        raise UserError(f"{path}: cannot be read as a file of dualstudent ({error!r})") from error
+
+
+def _notes(file: Any) -> dict[str, Any]:
+    notes: dict[str, Any] = json.loads((file.metadata() or {})[_NOTES])
+    return notes

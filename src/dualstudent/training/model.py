@@ -5,17 +5,21 @@ from typing import Any
 
 from dualstudent.data.prepare import PreparedData
 from dualstudent.errors import UserError
+from dualstudent.recipes.schema import DeviceSettings
 from dualstudent.training.checkpoint import read_tensors
 from dualstudent.training.run import Run
 from dualstudent.training.training import Training
 
 
-def load_trained(run: Run, data: PreparedData | None = None) -> Training:
+def load_trained(
+    run: Run, data: PreparedData | None = None, device: DeviceSettings | None = None
+) -> Training:
     """The training of a finished run, its networks as they were at the end.
 
     Args:
         run: a finished one.
         data: what :func:`~dualstudent.train` was handed, if it was.
+        device: to compute on; default: that of the recipe, by this process alone.
 
     Raises:
         UserError: if the run has not finished, or its weights or data belong to another.
@@ -23,7 +27,9 @@ def load_trained(run: Run, data: PreparedData | None = None) -> Training:
     run.read_result()  # refuses a run that has not finished
     if data is not None:
         run.check_same_data(data)
-    training = Training(run.read_recipe(), data)
+    recipe = run.read_recipe()
+    device = device or recipe.device.model_copy(update={"processes": 1})
+    training = Training(recipe.model_copy(update={"device": device}), data)
     tensors, _ = read_tensors(run.model)
     for name, network in training.method.evaluated.items():
         prefix = f"{name}."

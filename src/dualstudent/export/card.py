@@ -1,0 +1,58 @@
+"""The model card: what somebody who has only the file must know of it."""
+
+import json
+from typing import Literal
+
+from dualstudent.data.augment import Normalisation
+from dualstudent.networks.build import AnyNetworkSettings
+from dualstudent.settings import Settings
+
+
+class ModelCard(Settings):
+    """Goes into every exported file.
+
+    Attributes:
+        format: of this card.
+        classes: their names, in the order of the probabilities.
+        channels: of the images, 1 for grey and 3 for red, green and blue.
+        image_size: pixels a side.
+        preprocessing: what the caller still has to do, in words.
+        student: the name that the network has in its run.
+        test_error: of this network after the last epoch, in percent.
+        network: its architecture, without weight normalisation, which is folded in.
+        normalisation: of the pixel values; the model does it.
+        recipe: of the run, as TOML, without the places of files.
+        trained_with: versions of what trained it.
+        exported_with: versions of what wrote the file.
+    """
+
+    format: Literal[1] = 1
+    classes: tuple[str, ...]
+    channels: int
+    image_size: int
+    preprocessing: str
+    student: str
+    test_error: float
+    network: AnyNetworkSettings
+    normalisation: Normalisation
+    recipe: str
+    trained_with: dict[str, str]
+    exported_with: dict[str, str]
+
+    def as_texts(self) -> dict[str, str]:
+        """Key → text, for files that hold nothing else: text as it is, the rest as JSON."""
+        fields = self.model_dump(mode="json")
+        return {
+            key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            for key, value in fields.items()
+        }
+
+
+def preprocessing_in_words(channels: int, image_size: int) -> str:
+    """What has to happen to an image before the model sees it."""
+    colours = {1: "grey", 3: "red, green, blue"}.get(channels, f"{channels} channels")
+    return (
+        f"uint8 pixels (N, {channels}, {image_size}, {image_size}), {colours}, 0 the darkest and "
+        f"255 the brightest; of an image of another size the square in the middle, resized to "
+        f"{image_size} × {image_size} by cubic interpolation; not normalised, the model does that"
+    )

@@ -1,0 +1,153 @@
+"""From a finished run to a file that is known to say the same."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from dualstudent.data.augment import Normalisation, factor_and_offset
+from dualstudent.data.samples import Samples
+from dualstudent.errors import UserError
+from dualstudent.export.card import ModelCard, preprocessing_in_words
+from dualstudent.export.deployed import DeployedModel, folded_state, without_weight_norm
+from dualstudent.export.file_format import FileFormat
+from dualstudent.export.onnx_file import OnnxFile
+from dualstudent.export.safetensors_file import SafetensorsFile
+from dualstudent.export.torch_export_file import TorchExportFile
+from dualstudent.methods import Method
+from dualstudent.networks.network import NetworkSettings
+from dualstudent.recipes.reading import to_toml
+from dualstudent.recipes.schema import DeviceSettings, Recipe
+from dualstudent.training.checkpoint import read_notes, replaced_at_once
+from dualstudent.training.evaluation import evaluation_mode
+from dualstudent.training.model import load_trained
+from dualstudent.training.run import Run, versions
+from dualstudent.training.training import Training
+
+FORMATS: dict[str, FileFormat] = {
+    "onnx": OnnxFile(),
+    "torch-export": TorchExportFile(),
+    "safetensors": SafetensorsFile(),
+}
+TOLERANCE = 1e-5  # of a probability, between the file and the network that was trained
+_CHECKED = 64  # images, in one batch
+
+
+@dataclass(frozen=True)
+class Export:
+    """A file that was written and checked.
+
+    Attributes:
+        path: of the file.
+        card: what is written in it.
+        checked: how many test images it was compared on.
+        difference: the largest one between its probabilities and those of the trained network.
+    """
+
+    path: Path
+    card: ModelCard
+    checked: int
+    difference: float
+
+
+def export_run(run: Run, to: str, path: Path | None = None, student: str | None = None) -> Export:
+    """Write a network of a finished run into one file, and compare it with what was trained.
+
+    Args:
+        run: that has finished.
+        to: one of ``FORMATS``.
+        path: of the file, which must not exist; default: in the run, named after the network.
+        student: name of the network in the run; default: the one that its method exports.
+
+    Raises:
+        UserError: if that cannot be done, or the file would say something else; then there is
+            no file.
+    """
+    file_format = FORMATS[to]
+    file_format.check_available()
+    student = _chosen(run, student)
+    path = path or run.folder / (student + file_format.suffix)
+    _check_free(path)
+    training = load_trained(run, device=DeviceSettings(accelerator="cpu"))
+    network = training.method.evaluated[student]
+    model = DeployedModel(_card(run, training, student))
+    model.network.load_state_dict(folded_state(network))
+    images, expected = _answers(network, training.data.test, training.recipe.normalisation)
+    with replaced_at_once(path) as partial:
+        file_format.write(model, partial)
+        # A single image too: it is what most callers have.
+        found = torch.cat([file_format.run(partial, part) for part in (images[:1], images[1:])])
+        difference = (found - expected).abs().max().item()
+        if not difference <= TOLERANCE:  # also if it is not a number
+            raise UserError(
+                f"{path}: not kept, its probabilities differ by {difference:.1e} from those of "
+                f"{student} on {len(images)} test images; {TOLERANCE:.0e} is allowed"
+            )
+    return Export(path, model.card, len(images), difference)
+
+
+def _chosen(run: Run, student: str | None) -> str:
+    known = list(run.read_result()["networks"])
+    name = student or read_notes(run.model).get("exported")
+    if name not in known:
+        raise UserError(f"{run.folder} has no network {name!r}; use one of {', '.join(known)}")
+    return str(name)
+
+
+def _check_free(path: Path) -> None:
+    if path.exists():
+        raise UserError(f"{path} already exists; choose another -o FILE, or remove it first")
+    if not path.parent.is_dir():
+        raise UserError(f"{path}: there is no folder {path.parent}; make it first")
+
+
+def _card(run: Run, training: Training, student: str) -> ModelCard:
+    recipe, result = training.recipe, run.read_result()
+    channels, _, image_size = training.data.test.shape
+    return ModelCard(
+        classes=tuple(read_notes(run.model)["classes"]),
+        channels=channels,
+        image_size=image_size,
+        preprocessing=preprocessing_in_words(channels, image_size),
+        student=student,
+        test_error=result["networks"][student]["error"],
+        network=without_weight_norm(architecture_of(student, training.method, recipe)),
+        normalisation=recipe.normalisation,
+        recipe=_without_places(run.read_recipe()),
+        trained_with=result["versions"],
+        exported_with=versions(),
+    )
+
+
+def architecture_of(name: str, method: Method, recipe: Recipe) -> NetworkSettings:
+    """Of any evaluated network: teachers and averages have that of the student they follow."""
+    settings = recipe.method.networks(recipe.network)
+    shapes = _shapes(method.evaluated[name])
+    return next(
+        each
+        for student, each in zip(method.students, settings, strict=True)
+        if _shapes(student) == shapes
+    )
+
+
+def _shapes(network: nn.Module) -> dict[str, torch.Size]:
+    return {name: tensor.shape for name, tensor in network.state_dict().items()}
+
+
+def _without_places(recipe: Recipe) -> str:
+    """The file may go to strangers, whom the user's folders do not concern."""
+    places = {key: None for key, value in recipe.data if isinstance(value, Path)}
+    return to_toml(recipe.model_copy(update={"data": recipe.data.model_copy(update=places)}))
+
+
+def _answers(
+    network: nn.Module, test: Samples, normalisation: Normalisation
+) -> tuple[Tensor, Tensor]:
+    """Test images as bytes, and what the trained network says of them as it was evaluated."""
+    positions = torch.linspace(0, len(test) - 1, min(_CHECKED, len(test))).long()
+    (views,) = test.views(positions, [None])
+    with evaluation_mode(network):
+        probabilities = network(views).class_logits.softmax(dim=1)
+    factor, offset = factor_and_offset(normalisation, views.device)
+    return ((views + offset) / factor).round().to(torch.uint8).contiguous(), probabilities
