@@ -29,13 +29,6 @@ class Published(NamedTuple):
     shape: tuple[int, int, int]
 
 
-class ImageTask(NamedTuple):
-    """What networks are built for: the number of classes, and the shape of an image."""
-
-    classes: int
-    shape: tuple[int, int, int]
-
-
 PUBLISHED = {
     "cifar10": Published(50_000, 10_000, 10, (3, 32, 32)),
     "cifar100": Published(50_000, 10_000, 100, (3, 32, 32)),
@@ -105,19 +98,13 @@ class Stopwatch:
         return self._paces[key]
 
 
-def measured_pace(recipe: Recipe, task: ImageTask | None = None) -> Pace:
-    """Take steps on random images, in ever larger batches until one takes long enough.
-
-    Args:
-        recipe: names networks and method.
-        task: what the images are like; default: as those of the published data it names.
-    """
-    task = task or ImageTask(_classes(recipe), _shape(recipe))
-    method, optimizers = _built(recipe, task)
+def measured_pace(recipe: Recipe) -> Pace:
+    """Take steps on random images, in ever larger batches until one takes long enough."""
+    method, optimizers = _built(recipe)
     size = 2
-    _step(method, optimizers, _random_batch(recipe, task, size))  # the first one is slower
+    _step(method, optimizers, _random_batch(recipe, size))  # the first one is slower
     while True:
-        batch = _random_batch(recipe, task, size)
+        batch = _random_batch(recipe, size)
         seconds = _timed(partial(_step, method, optimizers, batch))
         if seconds > _LONG_ENOUGH or size == recipe.batch.size:
             return Pace(seconds / size, _timed(partial(_look, method, batch)) / size)
@@ -143,10 +130,10 @@ def roughly(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.0f} days"
 
 
-def _built(recipe: Recipe, task: ImageTask) -> tuple[Method, list[SGD]]:
+def _built(recipe: Recipe) -> tuple[Method, list[SGD]]:
     """The method in front of random images, and an optimizer for each student."""
-    classes, shape = task
-    channels, _, size = shape
+    channels, _, size = shape = _shape(recipe)
+    classes = _classes(recipe)
     networks = recipe.method.networks(recipe.network)
     students = [
         build_network(network, channels, classes, size, recipe.seed, number)
@@ -162,14 +149,14 @@ def _built(recipe: Recipe, task: ImageTask) -> tuple[Method, list[SGD]]:
     ]
 
 
-def _random_batch(recipe: Recipe, task: ImageTask, size: int) -> Batch:
+def _random_batch(recipe: Recipe, size: int) -> Batch:
     views = [
-        torch.randn(size, *task.shape, device=_device()).to(memory_format=torch.channels_last)
+        torch.randn(size, *_shape(recipe), device=_device()).to(memory_format=torch.channels_last)
         for _ in range(2)
     ]
     positions = torch.arange(size, device=_device())
     known = positions >= size - max(1, size * recipe.batch.labeled // recipe.batch.size)
-    labels = torch.where(known, positions % task.classes, -1)
+    labels = torch.where(known, positions % _classes(recipe), -1)
     return Batch(views[0], views[1], labels, ~known, positions)
 
 
