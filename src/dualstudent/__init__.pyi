@@ -10,8 +10,8 @@ from .data.batches import BatchSettings as BatchSettings
 from .data.features import FeaturePerturbation as FeaturePerturbation
 from .data.images import Images as Images
 from .data.prepare import DataSettings as DataSettings
-from .data.prepare import PreparedData as PreparedData
 from .data.prepare import prepare as prepare
+from .data.prepared import PreparedData as PreparedData
 from .data.splits import choose_images as choose_images
 from .data.splits import choose_labeled as choose_labeled
 from .data.streams import Stream as Stream

@@ -1,5 +1,6 @@
 """The command line. Heavy imports wait until a command needs them, so that help is instant."""
 
+import shlex
 import sys
 import warnings
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from dualstudent.errors import UserError, on_one_line
 from dualstudent.interruption import Interrupted
 
 if TYPE_CHECKING:
+    from dualstudent.data.check import Finding
     from dualstudent.training.run import Run
 
 app = typer.Typer(
@@ -84,25 +86,66 @@ def demo(
 
 @app.command()
 def train(
-    recipe: Annotated[str, typer.Argument(help="Name of a recipe, or path of a .toml file.")],
+    recipe: Annotated[
+        str | None,
+        typer.Argument(help="Name of a recipe, or path of a .toml file; default: as suits --data."),
+    ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; may be repeated."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the run; default: runs/RECIPE-SEED.")
+        Path | None, typer.Option(help="Folder of the run; default: runs/NAME-SEED.")
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="Own images: a folder with a folder per class, or a CSV or Parquet file."
+        ),
+    ] = None,
+    target: Annotated[
+        Path | None, typer.Option(help="Folder to adapt to; --data is then the source.")
     ] = None,
 ) -> None:
-    """Train by a recipe, for example [bold]dualstudent train demo --set data.labels=20[/bold]."""
+    """Train by a recipe, for example [bold]dualstudent train demo --set data.labels=20[/bold].
+
+    Or on own images: [bold]dualstudent train --data FOLDER[/bold] looks at them first, and chooses
+    a recipe.
+    """
+    from dualstudent.own_images import OwnImages, recipe_chosen_for, recipe_on
     from dualstudent.recipes import load_recipe
     from dualstudent.training.loop import train as train_by
     from dualstudent.training.progress import progress_on
+    from dualstudent.training.run import Run
 
-    chosen = load_recipe(recipe, set_ or ())
-    folder = out or Path("runs") / f"{Path(recipe).stem}-{chosen.seed}"
+    if target is not None and data is None:
+        raise UserError("--target is what to adapt to; name the labeled source with --data")
+    if out is not None:
+        Run.check_is_free(out)  # before a long look at the images
+    changes, own = set_ or [], OwnImages(console, _tell)
+    if data is None:
+        if recipe is None:
+            raise UserError("name a recipe ('dualstudent recipes' lists them), or --data FOLDER")
+        chosen, name = load_recipe(recipe, changes), Path(recipe).stem
+    elif recipe is not None:
+        chosen, name = recipe_on(recipe, data, target, changes), Path(recipe).stem
+    else:
+        chosen, name = recipe_chosen_for(data, target, changes, own), data.absolute().stem
+    folder = out or Path("runs") / f"{name}-{chosen.seed}"
+    Run.check_is_free(folder)
+    own.get_ready(chosen.data)
     with progress_on(console) as progress:
         run = train_by(chosen, folder, progress.observer(folder.name))
     _show(run)
+    if chosen.data.path is not None:
+        own.say(
+            f"to change the recipe: cp {shlex.quote(str(run.recipe))} mine.toml, edit it, "
+            "dualstudent train mine.toml"
+        )
+        own.say(
+            "to use the model: dualstudent predict "
+            f"{shlex.quote(str(run.folder))} IMAGES -o predictions.csv"
+        )
 
 
 @app.command()
@@ -141,7 +184,7 @@ def export(
 ) -> None:
     """Take a trained network away in one file that maps raw pixels to probabilities.
 
-    The file is compared with PyTorch on test images, and not kept if it differs.
+    The file is compared with PyTorch on real images, and not kept if it differs.
     """
     from dualstudent.export import export_run
     from dualstudent.report.tables import percent
@@ -151,12 +194,45 @@ def export(
     card = made.card
     for line in (
         f"{made.path}: {card.student}, {len(card.classes)} classes, "
-        f"{percent(card.test_error)} test error",
+        + ("not tested" if card.test_error is None else f"{percent(card.test_error)} test error"),
         f"give it {card.preprocessing}",
-        f"checked on {made.checked} test images: "
+        f"checked on {made.checked} images: "
         f"at most {made.difference:.1e} from PyTorch's probabilities",
     ):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def predict(
+    run: RunFolder,
+    paths: Annotated[list[Path], typer.Argument(help="Images, or folders of images.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="CSV file to write; must not exist.")
+    ],
+    probabilities: Annotated[
+        bool, typer.Option("--probabilities", help="Also a column per class.")
+    ] = False,
+) -> None:
+    """Classify images by a trained model: label, probability, and how far to trust them."""
+    from dualstudent.training.predicting import write_predictions
+    from dualstudent.training.progress import progress_on
+    from dualstudent.training.run import Run
+
+    opened = Run.open(run)
+    with progress_on(console, "images") as progress:
+        written = write_predictions(
+            opened, paths, output, probabilities, progress.observer("predicting")
+        )
+    for unreadable in written.unreadable:
+        _say("skipped", "yellow", str(unreadable))
+    skipped = f"; {len(written.unreadable)} skipped" if written.unreadable else ""
+    console.print(
+        f"{written.predicted:,} predictions in {on_one_line(output)}, {written.stable:,} of them "
+        f"stable{skipped}",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
 
 
 @app.command()
@@ -255,25 +331,12 @@ def check(
 
     Exit code 2 if training with them cannot be right; warnings leave it at 0.
     """
-    from dualstudent.data.cache import decode_once
-    from dualstudent.data.check import check_images
     from dualstudent.data.own import list_images
     from dualstudent.data.tables import Columns
-    from dualstudent.report.data_check import counts_table, finding_line, summary_line
-    from dualstudent.training.progress import progress_on
+    from dualstudent.own_images import OwnImages
 
     columns = Columns(path_column, label_column, part_column)
-    listing = list_images(data, target, unlabeled, columns)
-    with progress_on(console, "files") as progress:
-        images = decode_once(listing, image_size, progress=progress.observer("reading"))
-    found = check_images(images)
-    console.print(counts_table(found))
-    console.print(summary_line(found), markup=False, highlight=False, soft_wrap=True)
-    for finding in found.findings:
-        colour = "red" if finding.severity == "error" else "yellow"
-        _say(finding.severity, colour, finding_line(finding))
-    if found.has_errors:
-        raise typer.Exit(2)
+    OwnImages(console, _tell).look(list_images(data, target, unlabeled, columns), image_size)
 
 
 @app.command()
@@ -326,15 +389,22 @@ def _show(run: "Run") -> None:
     from dualstudent.report.tables import duration, percent, result_table
 
     result = run.read_result()
-    console.print(result_table(result["networks"], f"{run.folder}, last epoch"))
-    chosen = result["chosen_on_test"]["error"]
-    headline = " and ".join(result["headline"])
-    console.print(f"result, {headline}: {percent(result['error'])} test error")
-    console.print(f"best epoch and network chosen on the test set (not honest): {percent(chosen)}")
+    if result["error"] is not None:
+        part = "validation" if run.read_recipe().data.validation else "test"
+        console.print(result_table(result["networks"], f"{run.folder}, last epoch, {part} set"))
+        chosen = result["chosen_on_test"]["error"]
+        headline = " and ".join(result["headline"])
+        console.print(f"result, {headline}: {percent(result['error'])} {part} error")
+        console.print(
+            f"best epoch and network chosen on the {part} set (not honest): {percent(chosen)}"
+        )
+        draw_curves({"": run.read_metrics()}, run.curves, str(run.folder))
+    else:
+        console.print("not evaluated: there are neither test images nor labels to validate on")
     if unreadable := result.get("unreadable_images"):
         console.print(f"{unreadable} images could not be read and were left out: see {run.log}")
-    draw_curves({"": run.read_metrics()}, run.curves, str(run.folder))
-    console.print(f"{duration(result['seconds'])}; files in {run.folder}, curves in {run.curves}")
+    curves = f", curves in {run.curves}" if run.curves.is_file() else ""
+    console.print(f"{duration(result['seconds'])}; files in {run.folder}{curves}")
 
 
 def _free_folder(wanted: Path) -> Path:
@@ -344,6 +414,13 @@ def _free_folder(wanted: Path) -> Path:
         number += 1
         folder = wanted.with_name(f"{wanted.name}-{number}")
     return folder
+
+
+def _tell(finding: "Finding") -> None:
+    from dualstudent.report.data_check import finding_line
+
+    colour = "red" if finding.severity == "error" else "yellow"
+    _say(finding.severity, colour, finding_line(finding))
 
 
 def _say(what: str, colour: str, message: str) -> None:

@@ -8,7 +8,7 @@ from dualstudent.batch import Batch
 from dualstudent.data.augment import Augmentation, Normalisation
 from dualstudent.data.batches import Batches, BatchSettings
 from dualstudent.data.images import Images
-from dualstudent.data.prepare import PreparedData
+from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import ImageSamples
 from dualstudent.errors import UserError
 

@@ -15,7 +15,8 @@ from dualstudent.data.file_samples import FileSamples
 from dualstudent.data.imagenet import load_imagenet
 from dualstudent.data.looks import Look
 from dualstudent.data.prefetch import Prefetch
-from dualstudent.data.prepare import DataSettings, PreparedData, prepare
+from dualstudent.data.prepare import DataSettings, prepare
+from dualstudent.data.prepared import PreparedData
 from dualstudent.errors import UserError
 from tests.data.small_imagenet import warns_of_the_count, write_imagenet
 

@@ -14,6 +14,7 @@ CHECK = DataCheck(
     unreadable=0,
     smallest=(20, 30),
     largest=(3000, 4000),
+    typical=480,
     is_grey=False,
     size=32,
     findings=(),

@@ -6,7 +6,8 @@ import torch
 from sklearn.datasets import load_digits
 
 from dualstudent import FeaturePerturbation, Recipe, UserError, prepared_from_arrays, train
-from dualstudent.data.prepare import DataSettings, PreparedData
+from dualstudent.data.prepare import DataSettings
+from dualstudent.data.prepared import PreparedData
 from dualstudent.recipes.reading import validated
 from dualstudent.training.checkpoint import read_tensors
 from dualstudent.training.course import Course, LossNotFinite

@@ -13,7 +13,7 @@ from torch.utils.data import Dataset
 
 from dualstudent.data.augment import Augmentation, Normalisation
 from dualstudent.data.features import FeaturePerturbation, FeatureSamples, Standardisation
-from dualstudent.data.prepare import PreparedData
+from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import ImageSamples, Samples
 from dualstudent.errors import UserError
 

@@ -6,7 +6,7 @@ from pydantic import Field
 from dualstudent.batch import Batch
 from dualstudent.data.looks import StepLook
 from dualstudent.data.prefetch import Prefetch
-from dualstudent.data.prepare import PreparedData
+from dualstudent.data.prepared import PreparedData
 from dualstudent.data.streams import WHOLE, Share, Stream
 from dualstudent.errors import UserError
 from dualstudent.settings import Settings

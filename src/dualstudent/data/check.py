@@ -51,6 +51,7 @@ class DataCheck:
         unreadable: how many files were left out.
         smallest: height and width of the smallest image, before resizing.
         largest: of the largest.
+        typical: pixels of the short side, the median over all images.
         is_grey: whether no image has any colour, so that one channel is enough.
         size: pixels a side, after resizing.
         findings: errors first.
@@ -63,6 +64,7 @@ class DataCheck:
     unreadable: int
     smallest: tuple[int, int]
     largest: tuple[int, int]
+    typical: int
     is_grey: bool
     size: int
     findings: tuple[Finding, ...]
@@ -104,6 +106,7 @@ def check_images(images: DecodedImages) -> DataCheck:
         unreadable=len(images.unreadable),
         smallest=tuple(smallest),
         largest=tuple(largest),
+        typical=int(np.median(images.sizes.min(axis=1))),
         is_grey=_is_grey(images.pixels),
         size=images.pixels.shape[-1],
         findings=tuple(sorted(findings, key=lambda finding: finding.severity)),

@@ -94,6 +94,11 @@ def files_below(folder: Path, without: Collection[str] = ()) -> list[Path]:
     return list(_walk(folder, without, set()))
 
 
+def images_below(folder: Path) -> list[Path]:
+    """Those of :func:`files_below` that look like images, by their endings."""
+    return [path for path in files_below(folder) if _looks_like_image(path)]
+
+
 def _walk(folder: Path, without: Collection[str], entered: set[Path]) -> Iterator[Path]:
     real = folder.resolve()
     if real in entered or not folder.is_dir():  # a link may lead back up

@@ -1,10 +1,19 @@
-"""Whatever people have of their own images, as one listing."""
+"""Whatever people have of their own images: as one listing, and as what a run sees."""
 
 from pathlib import Path
 
+import torch
+from torch import Tensor
+
+from dualstudent.data.augment import Augmentation, Normalisation
+from dualstudent.data.cache import DecodedImages
 from dualstudent.data.files import is_there
 from dualstudent.data.folders import list_domains, list_folder
+from dualstudent.data.images import Images
 from dualstudent.data.listing import Listing
+from dualstudent.data.prepared import PreparedData
+from dualstudent.data.samples import ImageSamples
+from dualstudent.data.splits import held_out
 from dualstudent.data.tables import Columns, list_table
 from dualstudent.errors import UserError
 
@@ -16,6 +25,8 @@ def list_images(
     columns: Columns | None = None,
 ) -> Listing:
     """The images of a folder, of a table, or of a source and a target folder.
+
+    The labeled come first, then the unlabeled, then the test.
 
     Args:
         data: a folder with a folder per class, or a CSV or Parquet file of paths and labels.
@@ -33,5 +44,60 @@ def list_images(
         for path in (data, target):
             if not path.is_dir():
                 raise UserError(f"{path}: is not a folder; adaptation is from folder to folder")
-        return list_domains(data, target, unlabeled)
-    return list_folder(data, unlabeled) if data.is_dir() else list_table(data, columns)
+        listing = list_domains(data, target, unlabeled)
+    elif data.is_dir():
+        listing = list_folder(data, unlabeled)
+    else:
+        listing = list_table(data, columns)
+    return listing.select([*listing.labeled, *listing.unlabeled, *listing.test])
+
+
+def prepared_from_files(
+    images: DecodedImages,
+    validation: float,
+    seed: int,
+    augmentation: Augmentation,
+    normalisation: Normalisation,
+) -> PreparedData:
+    """What a run sees of own images; they stay in the file they are mapped from.
+
+    Args:
+        images: of a listing of :func:`list_images`.
+        validation: share of the labels to hold out and evaluate on; 0 if there is a test.
+        seed: decides which.
+        augmentation: what perturbs a view.
+        normalisation: of the pixel values.
+    """
+    listing = images.listing
+    known, trained = len(listing.labeled), len(listing.labeled) + len(listing.unlabeled)
+    pixels, labels = torch.from_numpy(images.pixels), torch.tensor(listing.labels)
+    source = Images(listing.name, pixels[:known], labels[:known], listing.classes)
+    tested = torch.arange(trained, len(listing))
+    if validation:
+        if len(tested):
+            raise UserError(
+                f"data.validation = {validation}, but {listing.name} has test images, which the "
+                "run is evaluated on; leave data.validation out"
+            )
+        tested = held_out(source, validation, seed)
+    labeled = _all_but(tested, known)
+    given = torch.full((trained,), -1)
+    given[labeled] = labels[labeled]
+    # A slice is no copy; the positions of a validation part are, of a share of the labeled.
+    test = pixels[tested] if validation else pixels[trained:]
+    return PreparedData(
+        listing.classes,
+        ImageSamples(pixels[:trained], augmentation, normalisation),
+        given,
+        labeled,
+        torch.arange(known, trained) if listing.unlabeled else labeled,
+        ImageSamples(test, augmentation, normalisation),
+        labels[tested],
+        source,
+    )
+
+
+def _all_but(positions: Tensor, count: int) -> Tensor:
+    """Those below ``count`` that are not among ``positions``."""
+    everywhere = torch.arange(count)
+    return everywhere[~torch.isin(everywhere, positions)]

@@ -1,40 +1,60 @@
 """From the names of data sets to what a run may see: images, and the labels it was given."""
 
-import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
 import torch
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 from torch import Tensor
 
 from dualstudent.data.augment import Augmentation, Normalisation
 from dualstudent.data.broken import Tally
+from dualstudent.data.cache import decode_once
 from dualstudent.data.catalogue import DataSetName, load
 from dualstudent.data.dataset import DataSet
+from dualstudent.data.decoding import Channels
 from dualstudent.data.file_samples import FileSamples
 from dualstudent.data.files import data_folder
 from dualstudent.data.image_files import ImageFiles
 from dualstudent.data.images import Images
-from dualstudent.data.listing import Part
-from dualstudent.data.samples import ImageSamples, Samples, feed
+from dualstudent.data.listing import Listing, Part
+from dualstudent.data.own import list_images, prepared_from_files
+from dualstudent.data.prepared import PreparedData
+from dualstudent.data.samples import ImageSamples, Samples
 from dualstudent.data.splits import choose_images, choose_labeled, read_manifest, share_of
+from dualstudent.data.tables import Columns
 from dualstudent.errors import UserError
 from dualstudent.settings import Settings
+
+OWN_IMAGE_SIZE = 32  # pixels a side of own images, if nobody says
 
 # One of each two would test, or adapt to, what the other trains with.
 _SHARE_IMAGES = ({"mnist", "mnist-5k"}, {"svhn", "svhn-extra"})
 
 
+# Of a published data set, and of one's own images: what can be said of one only.
+OF_PUBLISHED = ("source", "target", "images", "labels", "classes", "split", "folder", "workers")
+_OF_OWN = (
+    "target_path",
+    "unlabeled",
+    "path_column",
+    "label_column",
+    "part_column",
+    "channels",
+    "validation",
+)
+
+
 class DataSettings(Settings):
-    """Where images and labels come from."""
+    """Where images and labels come from: a published data set, own images, or Python."""
 
     source: DataSetName | None = Field(
         None,
-        description="the data set that the labels come from; none: data handed over from Python",
+        description="the data set that the labels come from; with neither this nor path, data are "
+        "handed over from Python",
     )
     target: DataSetName | None = Field(
         None, description="the data set to adapt to: unlabeled images and test; default: source"
@@ -55,8 +75,31 @@ class DataSettings(Settings):
     split: Path | None = Field(
         None, strict=False, description="a split.json to repeat instead of drawing one"
     )
+    path: Path | None = Field(
+        None,
+        strict=False,
+        description="own images instead of a source: a folder with a folder per class, or a CSV or "
+        "Parquet file of paths and labels",
+    )
+    target_path: Path | None = Field(
+        None, strict=False, description="folder of own images to adapt to; path is then the source"
+    )
+    unlabeled: str = Field(
+        "unlabeled", min_length=1, description="name of the folder of unlabeled images in path"
+    )
+    path_column: str | None = Field(None, description="column of paths, if path is a table")
+    label_column: str | None = Field(None, description="column of labels, blank where unknown")
+    part_column: str | None = Field(None, description="column that says train or test")
+    channels: Channels = Field(3, description="of own images: 3 for colour, 1 for grey")
+    validation: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="share of the labels of own images that is held out, of each class alike, to "
+        "evaluate on where there is no test",
+    )
     image_size: Annotated[int, Field(gt=0)] | None = Field(
-        None, description="pixels a side; default: as the source has them"
+        None, description="pixels a side; default: as the source has them, 32 for own images"
     )
     folder: Path | None = Field(
         None, strict=False, description="data folder; default: $DUALSTUDENT_DATA, else a cache"
@@ -76,54 +119,27 @@ class DataSettings(Settings):
             share_of(str(labels))
         return labels
 
-    @field_validator("split", "folder")
+    @field_validator("split", "folder", "path", "target_path")
     @classmethod
     def _independent_of_the_working_folder(cls, path: Path | None) -> Path | None:
         return None if path is None else path.expanduser().absolute()
 
+    @model_validator(mode="after")
+    def _of_one_kind(self) -> Self:
+        wrong: tuple[str, ...] = _OF_OWN
+        why = "is for own images; name their path"
+        if self.path is not None:
+            wrong, why = OF_PUBLISHED, "is for published data sets and does not go with path"
+        for key in wrong:
+            if getattr(self, key) != type(self).model_fields[key].default:
+                raise ValueError(f"{key} {why}")
+        return self
 
-@dataclass(frozen=True)
-class PreparedData:
-    """What a run sees. The labels of unlabeled and target samples are not in here.
-
-    Attributes:
-        classes: the names of the C classes.
-        train: N samples, those of the source and, after them, those of the target.
-        labels: (N,) int64, −1 wherever the run was given no label.
-        labeled: positions of the samples with a label.
-        unlabeled: positions of the samples on which students teach each other.
-        test: what the run is evaluated on; may be empty.
-        test_labels: int64, all known.
-        source: the published data set that the labels come from, if they do.
-    """
-
-    classes: tuple[str, ...]
-    train: Samples
-    labels: Tensor
-    labeled: Tensor
-    unlabeled: Tensor
-    test: Samples
-    test_labels: Tensor
-    source: DataSet | None = None
-
-    def fingerprint(self) -> str:
-        """A SHA-256 of all that the run sees: samples, the labels it was given, and the test."""
-        digest = hashlib.sha256()
-        self.train.identify(digest)
-        feed(digest, self.labels)
-        self.test.identify(digest)
-        feed(digest, self.test_labels)
-        return digest.hexdigest()
-
-    @property
-    def tally(self) -> Tally | None:
-        """Of the samples that cannot be read, in training and test; None if all can."""
-        return self.train.tally
-
-    @property
-    def everything_labeled(self) -> bool:
-        """The fully supervised case, in which labeled samples also teach like unlabeled ones."""
-        return len(self.labeled) == len(self.labels)
+    def listing(self) -> Listing:
+        """Of the own images that ``path`` names."""
+        assert self.path is not None
+        columns = Columns(self.path_column, self.label_column, self.part_column)
+        return list_images(self.path, self.target_path, self.unlabeled, columns)
 
 
 def prepare(
@@ -140,6 +156,11 @@ def prepare(
         augmentation: what perturbs a view; default: nothing.
         normalisation: of the pixel values.
     """
+    augmentation, normalisation = augmentation or Augmentation(), normalisation or Normalisation()
+    if settings.path is not None:
+        size = settings.image_size or OWN_IMAGE_SIZE
+        images = decode_once(settings.listing(), size, settings.channels)
+        return prepared_from_files(images, settings.validation, seed, augmentation, normalisation)
     if settings.source is None:
         raise UserError(
             "the recipe names no data.source: its data are handed over from Python, as the "
@@ -171,8 +192,8 @@ def prepare(
     labels[labeled] = source.labels[labeled]
     made = _Maker(
         settings.image_size or source.image_size,
-        augmentation or Augmentation(),
-        normalisation or Normalisation(),
+        augmentation,
+        normalisation,
         settings.workers,
         Tally(settings.broken_share),
     )

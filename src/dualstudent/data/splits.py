@@ -38,15 +38,50 @@ def choose_images(data: DataSet, count: int, seed: int) -> Tensor:
     return _balanced(data, count, seed, "images")
 
 
+def held_out(data: DataSet, share: float, seed: int) -> Tensor:
+    """Positions of a share of each class, to validate on, sorted; every class keeps a sample.
+
+    Args:
+        data: to choose from.
+        share: of each class, rounded.
+        seed: decides the choice.
+    """
+    chosen = []
+    for members in _members(data, seed, "validation"):
+        chosen.append(members[: share_of_class(len(members), share)])
+    positions = torch.cat(chosen).sort().values
+    if len(positions) == 0:
+        raise UserError(
+            f"data.validation = {share} of the {len(data)} labels of {data.name} is not one label; "
+            "use a larger share, or 0"
+        )
+    return positions
+
+
+def share_of_class(count: int, share: float) -> int:
+    """How many of ``count`` samples are held out: the share, rounded, but never all.
+
+    Example:
+        >>> share_of_class(10, 0.25), share_of_class(1, 0.9)
+        (2, 0)
+    """
+    return max(0, min(round(share * count), count - 1))
+
+
+def _members(data: DataSet, seed: int, what: str) -> tuple[Tensor, ...]:
+    """The positions of each class, shuffled."""
+    shuffled = torch.randperm(len(data), generator=generator_for(seed, what))
+    by_class = shuffled[data.labels[shuffled].argsort(stable=True)]
+    sizes = data.labels.bincount(minlength=len(data.classes)).tolist()
+    return torch.split(by_class, sizes)
+
+
 def _balanced(
     data: DataSet, wanted: int | str, seed: int, what: Literal["labels", "images"]
 ) -> Tensor:
     each = _of_each_class(data, wanted, what)
-    shuffled = torch.randperm(len(data), generator=generator_for(seed, what))
-    by_class = shuffled[data.labels[shuffled].argsort(stable=True)]
-    sizes = data.labels.bincount(minlength=len(data.classes)).tolist()
     chosen = []
-    for name, members in zip(data.classes, torch.split(by_class, sizes), strict=True):
+    for name, members in zip(data.classes, _members(data, seed, what), strict=True):
         if len(members) < each and isinstance(wanted, int):
             raise UserError(
                 f"data.{what} = {wanted} asks for {each} {what} of class {name!r}, "

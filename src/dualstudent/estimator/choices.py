@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dualstudent.data.prepare import PreparedData
+from dualstudent.data.prepared import PreparedData
 from dualstudent.errors import UserError
 from dualstudent.methods import METHODS
 from dualstudent.recipes.reading import validated

@@ -13,7 +13,7 @@ from torch.optim import SGD
 
 from dualstudent.batch import Batch
 from dualstudent.data.augment import Augmentation
-from dualstudent.data.prepare import PreparedData
+from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import ImageSamples
 from dualstudent.data.splits import share_of
 from dualstudent.methods import Method

@@ -18,7 +18,7 @@ class ModelCard(Settings):
         image_size: pixels a side.
         preprocessing: what the caller still has to do, in words.
         student: the name that the network has in its run.
-        test_error: of this network after the last epoch, in percent.
+        test_error: of this network after the last epoch, in percent; None without a test.
         network: its architecture, without weight normalisation, which is folded in.
         normalisation: of the pixel values; the model does it.
         recipe: of the run, as TOML, without the places of files.
@@ -32,7 +32,7 @@ class ModelCard(Settings):
     image_size: int
     preprocessing: str
     student: str
-    test_error: float
+    test_error: float | None
     network: AnyNetworkSettings
     normalisation: Normalisation
     recipe: str

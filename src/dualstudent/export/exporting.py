@@ -66,14 +66,15 @@ def export_run(run: Run, to: str, path: Path | None = None, student: str | None 
     """
     file_format = FORMATS[to]
     file_format.check_available()
-    student = _chosen(run, student)
+    training = load_trained(run, device=DeviceSettings(accelerator="cpu"))
+    student = _chosen(run, training.method, student)
     path = path or run.folder / (student + file_format.suffix)
     _check_free(path)
-    training = load_trained(run, device=DeviceSettings(accelerator="cpu"))
     network = training.method.evaluated[student]
     model = DeployedModel(_card(run, training, student))
     model.network.load_state_dict(folded_state(network))
-    images, expected = _answers(network, training.data.test, training.recipe.normalisation)
+    seen = training.data.test if len(training.data.test) else training.data.train
+    images, expected = _answers(network, seen, training.recipe.normalisation)
     with replaced_at_once(path) as partial:
         file_format.write(model, partial)
         # A single image too: it is what most callers have.
@@ -82,13 +83,13 @@ def export_run(run: Run, to: str, path: Path | None = None, student: str | None 
         if not difference <= TOLERANCE:  # also if it is not a number
             raise UserError(
                 f"{path}: not kept, its probabilities differ by {difference:.1e} from those of "
-                f"{student} on {len(images)} test images; {TOLERANCE:.0e} is allowed"
+                f"{student} on {len(images)} images; {TOLERANCE:.0e} is allowed"
             )
     return Export(path, model.card, len(images), difference)
 
 
-def _chosen(run: Run, student: str | None) -> str:
-    known = list(run.read_result()["networks"])
+def _chosen(run: Run, method: Method, student: str | None) -> str:
+    known = list(method.evaluated)
     name = student or read_notes(run.model).get("exported")
     if name not in known:
         raise UserError(f"{run.folder} has no network {name!r}; use one of {', '.join(known)}")
@@ -104,14 +105,16 @@ def _check_free(path: Path) -> None:
 
 def _card(run: Run, training: Training, student: str) -> ModelCard:
     recipe, result = training.recipe, run.read_result()
-    channels, _, image_size = training.data.test.shape
+    if len(training.data.train.shape) != 3:
+        raise UserError(f"{run.folder} learned from feature vectors; only images can be exported")
+    channels, _, image_size = training.data.train.shape
     return ModelCard(
         classes=tuple(read_notes(run.model)["classes"]),
         channels=channels,
         image_size=image_size,
         preprocessing=preprocessing_in_words(channels, image_size),
         student=student,
-        test_error=result["networks"][student]["error"],
+        test_error=result["networks"].get(student, {}).get("error"),
         network=without_weight_norm(architecture_of(student, training.method, recipe)),
         normalisation=recipe.normalisation,
         recipe=_without_places(run.read_recipe()),
@@ -142,11 +145,11 @@ def _without_places(recipe: Recipe) -> str:
 
 
 def _answers(
-    network: nn.Module, test: Samples, normalisation: Normalisation
+    network: nn.Module, samples: Samples, normalisation: Normalisation
 ) -> tuple[Tensor, Tensor]:
-    """Test images as bytes, and what the trained network says of them as it was evaluated."""
-    positions = torch.linspace(0, len(test) - 1, min(_CHECKED, len(test))).long()
-    (views,) = test.views(positions, [None])
+    """Some images as bytes, and what the trained network says of them as it was evaluated."""
+    positions = torch.linspace(0, len(samples) - 1, min(_CHECKED, len(samples))).long()
+    (views,) = samples.views(positions, [None])
     with evaluation_mode(network):
         probabilities = network(views).class_logits.softmax(dim=1)
     factor, offset = factor_and_offset(normalisation, views.device)

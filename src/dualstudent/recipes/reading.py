@@ -37,15 +37,25 @@ def load_recipe(name_or_path: str | Path, changes: Iterable[str] = ()) -> Recipe
         >>> load_recipe("demo", ["seed=3", "schedule.epochs=2"]).schedule.epochs
         2
     """
-    table = recipe_table(str(name_or_path))
-    for change in sorted(changes, key=_sets_no_name):  # a new method drops settings of the old
-        _apply(table, change)
-    return validated(table, str(name_or_path))
+    return validated(changed(recipe_table(str(name_or_path)), changes), str(name_or_path))
 
 
 def recipe_table(name_or_path: str) -> Table:
     """What a recipe states, on top of what it extends; not checked yet."""
     return _resolved(name_or_path, seen=())
+
+
+def changed(table: Table, changes: Iterable[str]) -> Table:
+    """The table with changes applied, as :func:`load_recipe` takes them; not checked yet.
+
+    Example:
+        >>> changed({"seed": 1}, ["seed=2", "data.labels=50%"])
+        {'seed': 2, 'data': {'labels': '50%'}}
+    """
+    result = dict(table)
+    for change in sorted(changes, key=_sets_no_name):  # a new method drops settings of the old
+        _apply(result, change)
+    return result
 
 
 def validated(table: Table, origin: str) -> Recipe:
@@ -160,6 +170,8 @@ def _explained(problems: list[ErrorDetails], table: Table) -> str:
             texts[key] = f"{key} = {problem['input']!r}: unknown key{_nearest(key, known)}"
         elif key in texts:  # the other members of a union
             texts[key] += f" or {message.removeprefix('input should be ')}"
+        elif isinstance(problem["input"], dict):  # settings that do not fit together
+            texts[key] = f"{key}: {message}"
         else:
             texts[key] = f"{key} = {problem['input']!r}: {message}"
     return "; ".join(texts.values())

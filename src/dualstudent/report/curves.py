@@ -12,7 +12,9 @@ Metrics = Sequence[Mapping[str, Any]]
 
 
 def draw_curves(runs: Mapping[str, Metrics], path: Path, title: str = "") -> None:
-    """Test error and share of stable samples against epochs, a line per network, as PNG.
+    """Error and share of stable samples against epochs, a line per network, as PNG.
+
+    At least one epoch of each run must have been tested.
 
     Args:
         runs: label → lines of a run's metrics.
@@ -29,8 +31,8 @@ def draw_curves(runs: Mapping[str, Metrics], path: Path, title: str = "") -> Non
             figures = [record["test"][name] for record in tested]
             error.plot(epochs, [f["error"] for f in figures], label=line)
             stable.plot(epochs, [f["stable_share"] for f in figures], label=line)
-    against_epochs(error, "test error in %")
-    against_epochs(stable, "stable samples of the test set in %")
+    against_epochs(error, "error in %")
+    against_epochs(stable, "stable samples in %")
     for axes in (error, stable):
         axes.set_ylim(bottom=0)
     error.legend(frameon=False)

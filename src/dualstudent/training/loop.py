@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from dualstudent.data.prepare import PreparedData
+from dualstudent.data.prepared import PreparedData
 from dualstudent.errors import UserError
 from dualstudent.interruption import Interrupted, StopRequest
 from dualstudent.recipes.schema import Recipe
@@ -236,9 +236,10 @@ class _Loop:
             for key, tensor in network.state_dict().items()
         }
         method = training.method
-        for key, tensor in training.data.train.preprocessing().items():
+        data = training.data
+        for key, tensor in data.train.preprocessing().items():
             weights[f"preprocessing.{key}"] = tensor
-        notes = {"classes": training.data.classes, "exported": method.exported}
+        notes = {"classes": data.classes, "exported": method.exported, "shape": data.train.shape}
         write_tensors(run.model, weights, notes)
         summary = summarised(run.read_metrics(), method.headline, self._seconds)
         if training.data.tally is not None:

@@ -1,10 +1,14 @@
 """The trained networks of a finished run."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
-from dualstudent.data.prepare import PreparedData
+from torch import Tensor
+
+from dualstudent.data.prepared import PreparedData
 from dualstudent.errors import UserError
+from dualstudent.methods import Method
 from dualstudent.recipes.schema import DeviceSettings
 from dualstudent.training.checkpoint import read_tensors
 from dualstudent.training.run import Run
@@ -25,20 +29,25 @@ def load_trained(
         UserError: if the run has not finished, or its weights or data belong to another.
     """
     run.read_result()  # refuses a run that has not finished
-    if data is not None:
-        run.check_same_data(data)
     recipe = run.read_recipe()
     device = device or recipe.device.model_copy(update={"processes": 1})
     training = Training(recipe.model_copy(update={"device": device}), data)
+    if data is not None or recipe.data.path is not None:  # these are changed at will
+        run.check_same_data(training.data)
     tensors, _ = read_tensors(run.model)
-    for name, network in training.method.evaluated.items():
+    load_weights(run, training.method, tensors)
+    return training
+
+
+def load_weights(run: Run, method: Method, tensors: Mapping[str, Tensor]) -> None:
+    """Bring all networks that ``method`` evaluates to where the run left them."""
+    for name, network in method.evaluated.items():
         prefix = f"{name}."
         weights = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
         try:
             network.load_state_dict(weights)
         except RuntimeError as error:
             raise UserError(f"{run.model}: does not fit the network of {run.recipe}") from error
-    return training
 
 
 def evaluate_run(run: Run, data: PreparedData | None = None) -> dict[str, dict[str, Any]]:

@@ -126,4 +126,4 @@ class _Lines(Observer):
 def _errors(record: dict[str, Any]) -> str:
     """Of an epoch that was tested; else nothing."""
     errors = " ".join(f"{figures['error']:.1f}" for figures in record["test"].values())
-    return f"test error {errors} %" if errors else ""
+    return f"error {errors} %" if errors else ""

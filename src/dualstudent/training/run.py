@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from dualstudent.data.prepare import PreparedData
+from dualstudent.data.prepared import PreparedData
 from dualstudent.data.splits import write_manifest
 from dualstudent.errors import UserError
 from dualstudent.recipes.reading import load_recipe, to_toml
@@ -38,7 +38,7 @@ class Run:
 
     @property
     def split(self) -> Path:
-        """Which samples of a published data set had a label; not there for data handed over."""
+        """Which samples of the data set had a label; not there for data handed over."""
         return self.folder / "split.json"
 
     @property
@@ -111,7 +111,8 @@ class Run:
         """Refuse other images or labels than the run began with."""
         if _read_object(self.about).get("data") != data.fingerprint():
             raise UserError(
-                f"{self.folder}: the images or labels found now are not those the run began with"
+                f"{self.folder}: the images or labels found now are not those the run began with; "
+                "bring them back, or train again into another folder"
             )
 
     def read_recipe(self) -> Recipe:

@@ -5,7 +5,8 @@ from torch import nn
 from torch.optim import SGD
 
 from dualstudent.data.batches import Batches
-from dualstudent.data.prepare import DataSettings, PreparedData, prepare
+from dualstudent.data.prepare import DataSettings, prepare
+from dualstudent.data.prepared import PreparedData
 from dualstudent.data.streams import Share
 from dualstudent.errors import UserError
 from dualstudent.methods import METHODS, Method, StudentLoss, Task

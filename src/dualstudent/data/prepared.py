@@ -1,0 +1,57 @@
+"""What a run may see: samples, the labels it was given, and what it is evaluated on."""
+
+import hashlib
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dualstudent.data.broken import Tally
+from dualstudent.data.dataset import DataSet
+from dualstudent.data.samples import Samples, feed
+
+
+@dataclass(frozen=True)
+class PreparedData:
+    """What a run sees. The labels of unlabeled and target samples are not in here.
+
+    Attributes:
+        classes: the names of the C classes.
+        train: N samples, those of the source and, after them, those of the target. What is
+            neither labeled nor unlabeled takes no part.
+        labels: (N,) int64, −1 wherever the run was given no label.
+        labeled: positions of the samples with a label.
+        unlabeled: positions of the samples on which students teach each other.
+        test: what the run is evaluated on, which may be a validation part; may be empty.
+        test_labels: int64, all known.
+        source: the data set that the labels come from, its samples the first of ``train``; None
+            for data handed over.
+    """
+
+    classes: tuple[str, ...]
+    train: Samples
+    labels: Tensor
+    labeled: Tensor
+    unlabeled: Tensor
+    test: Samples
+    test_labels: Tensor
+    source: DataSet | None = None
+
+    def fingerprint(self) -> str:
+        """A SHA-256 of all that the run sees: samples, the labels it was given, and the test."""
+        digest = hashlib.sha256()
+        self.train.identify(digest)
+        feed(digest, self.labels)
+        self.test.identify(digest)
+        feed(digest, self.test_labels)
+        return digest.hexdigest()
+
+    @property
+    def tally(self) -> Tally | None:
+        """Of the samples that cannot be read, in training and test; None if all can."""
+        return self.train.tally
+
+    @property
+    def everything_labeled(self) -> bool:
+        """The fully supervised case, in which labeled samples also teach like unlabeled ones."""
+        return torch.equal(self.labeled, self.unlabeled)

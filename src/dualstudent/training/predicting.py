@@ -1,0 +1,236 @@
+"""What a trained model says about image files."""
+
+import csv
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TextIO, cast, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dualstudent.data.catalogue import StreamedName
+from dualstudent.data.decoding import Channels, UnreadableImage, decode, resized
+from dualstudent.data.files import is_there
+from dualstudent.data.folders import images_below
+from dualstudent.data.prepared import PreparedData
+from dualstudent.data.samples import ImageSamples
+from dualstudent.data.workers import Progress, in_threads
+from dualstudent.errors import UserError
+from dualstudent.interruption import Interrupted, StopRequest
+from dualstudent.randomness import generator_for
+from dualstudent.stability import is_stable
+from dualstudent.training.checkpoint import read_tensors
+from dualstudent.training.evaluation import evaluation_mode
+from dualstudent.training.model import load_weights
+from dualstudent.training.run import Run
+from dualstudent.training.training import build_method
+
+_CHUNK = 250  # as many as an evaluation looks at, so that views are perturbed alike
+_READERS = 4  # threads; each holds two chunks at most
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Of some image files, in their order.
+
+    Attributes:
+        paths: of the n files that can be read.
+        probabilities: (n, C) float32, of each class, by the network that the method exports.
+        stable: (n,) bool, Eq. 3 for that network: clean image and one perturbed view.
+        agree: (n,) bool, whether all networks that make the method's result say the same label.
+        unreadable: the other files, and why.
+    """
+
+    paths: tuple[Path, ...]
+    probabilities: Tensor
+    stable: Tensor
+    agree: Tensor
+    unreadable: tuple[UnreadableImage, ...]
+
+
+class Predictor:
+    """The model of a finished run, without the data it was trained on.
+
+    Only weights and a recipe are read: loading a stranger's model runs no code.
+
+    Args:
+        run: on own images or on a published data set in memory.
+
+    Raises:
+        UserError: if the run has not finished, or was not trained on images that files can hold.
+    """
+
+    def __init__(self, run: Run) -> None:
+        run.read_result()  # refuses a run that has not finished
+        self._recipe = recipe = run.read_recipe()
+        tensors, notes = read_tensors(run.model)
+        self.classes = tuple(notes["classes"])
+        self._shape = _image_shape(run, notes.get("shape"), recipe.data.source)
+        if recipe.data.path is None and recipe.data.source is None:
+            raise UserError(
+                f"{run.folder}: was trained on data handed over from Python, whose views no recipe "
+                "describes; train with --data to predict from files"
+            )
+        nothing, none = self._samples([]), torch.empty(0, dtype=torch.int64)
+        data = PreparedData(self.classes, nothing, none, none, none, nothing, none)
+        self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self._method = build_method(recipe, data).to(self._device)
+        load_weights(run, self._method, tensors)
+
+    def predict(self, paths: Sequence[Path]) -> Iterator[Predictions]:
+        """Read and classify files, chunk by chunk, in bounded memory."""
+        chunks = (paths[start : start + _CHUNK] for start in range(0, len(paths), _CHUNK))
+        with in_threads(self._read, chunks, min(_READERS, os.cpu_count() or 1)) as results:
+            for number, (readable, pixels, unreadable) in enumerate(results):
+                said = self._answers(pixels, number * _CHUNK)
+                yield Predictions(tuple(readable), *said, tuple(unreadable))
+
+    def _read(
+        self, paths: Sequence[Path]
+    ) -> tuple[list[Path], list[NDArray[np.uint8]], list[UnreadableImage]]:
+        channels, size = cast(Channels, self._shape[0]), self._shape[-1]
+        readable, pixels, unreadable = [], [], []
+        for path in paths:
+            try:
+                pixels.append(resized(decode(path, channels), size))
+                readable.append(path)
+            except UnreadableImage as reason:
+                unreadable.append(reason)
+        return readable, pixels, unreadable
+
+    def _samples(self, pixels: Sequence[NDArray[np.uint8]]) -> ImageSamples:
+        stacked = np.stack(pixels) if pixels else np.empty((0, *self._shape), np.uint8)
+        return ImageSamples(
+            torch.from_numpy(stacked), self._recipe.augmentation, self._recipe.normalisation
+        )
+
+    def _answers(
+        self, pixels: Sequence[NDArray[np.uint8]], start: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        method, device = self._method, self._device
+        draw = generator_for(self._recipe.seed, "test view", start, device=device)
+        positions = torch.arange(len(pixels), device=device)
+        networks = {name: method.evaluated[name] for name in (*method.headline, method.exported)}
+        with evaluation_mode(*networks.values()):
+            clean, perturbed = self._samples(pixels).to(device).views(positions, [None, draw])
+            said = {name: each(clean).class_logits.softmax(1) for name, each in networks.items()}
+            p = said[method.exported]
+            p_perturbed = networks[method.exported](perturbed).class_logits.softmax(1)
+            stable = is_stable(p, p_perturbed, method.confidence_threshold)
+            labels = torch.stack([said[name].argmax(1) for name in method.headline])
+            return p.cpu(), stable.cpu(), (labels == labels[0]).all(0).cpu()
+
+
+@dataclass
+class Written:
+    """What became of the images.
+
+    Attributes:
+        predicted: how many have a line.
+        stable: how many of them are stable.
+        unreadable: the files without a line.
+    """
+
+    predicted: int = 0
+    stable: int = 0
+    unreadable: list[UnreadableImage] = field(default_factory=list)
+
+
+def write_predictions(
+    run: Run,
+    paths: Iterable[Path],
+    output: Path,
+    each_class: bool = False,
+    progress: Progress | None = None,
+) -> Written:
+    """Classify image files into a CSV file: path, label, probability, stable, agree.
+
+    Args:
+        run: a finished one.
+        paths: of images, and of folders whose images are taken, however deep.
+        output: must not exist; appears when all is done.
+        each_class: also a column ``p(CLASS)`` per class.
+        progress: is told how many files are done.
+
+    Raises:
+        UserError: if run, paths or output are wrong; then nothing is written.
+        Interrupted: after Ctrl-C or SIGTERM; then neither.
+    """
+    files, predictor, written = _files(paths), Predictor(run), Written()
+    with _appearing(output) as sheet, StopRequest() as stop:
+        rows = csv.writer(sheet)
+        columns = [f"p({name})" for name in predictor.classes] if each_class else []
+        rows.writerow(["path", "label", "probability", "stable", "agree", *columns])
+        if progress is not None:
+            progress.on_start(0, len(files))
+        for found in predictor.predict(files):
+            rows.writerows(_rows(found, predictor.classes, each_class))
+            written.predicted += len(found.paths)
+            written.stable += int(found.stable.sum())
+            written.unreadable += found.unreadable
+            done = written.predicted + len(written.unreadable)
+            if progress is not None:
+                progress.on_step(done)
+            if stop.received:
+                raise Interrupted(stop.received, f"{done:,} images", "the same command")
+        if not written.predicted:
+            raise UserError(f"none of {len(files)} files can be read; {written.unreadable[0]}")
+    return written
+
+
+def _rows(found: Predictions, classes: Sequence[str], each_class: bool) -> Iterator[list[str]]:
+    highest, labels = found.probabilities.max(dim=1)
+    columns = (highest, labels, found.stable, found.agree, found.probabilities)
+    for path, p, label, stable, agree, every in zip(
+        found.paths, *(column.tolist() for column in columns), strict=True
+    ):
+        truths = [str(truth).lower() for truth in (stable, agree)]
+        more = [f"{each:.6f}" for each in every] if each_class else []
+        yield [str(path), classes[label], f"{p:.6f}", *truths, *more]
+
+
+@contextmanager
+def _appearing(output: Path) -> Iterator[TextIO]:
+    """A new text file that takes its name when it is complete, and vanishes otherwise."""
+    if is_there(output):
+        raise UserError(f"{output} already exists; choose another -o")
+    partial = output.with_name(output.name + ".partial")
+    # Names of files may be bytes that are no text; they are written as they are.
+    with partial.open("x", encoding="utf-8", errors="surrogateescape", newline="") as file:
+        try:
+            yield file
+        except BaseException:
+            partial.unlink()
+            raise
+    partial.rename(output)
+
+
+def _files(paths: Iterable[Path]) -> list[Path]:
+    files: dict[Path, None] = {}
+    for path in paths:
+        if not is_there(path):
+            raise UserError(f"{path}: does not exist; give images, or folders of images")
+        found = images_below(path) if path.is_dir() else [path]
+        if not found:
+            raise UserError(f"{path}: holds no images")
+        files |= dict.fromkeys(found)
+    if not files:
+        raise UserError("give images, or folders of images")
+    return list(files)
+
+
+def _image_shape(run: Run, shape: object, source: str | None) -> tuple[int, int, int]:
+    """(channels, size, size), which files can be brought to."""
+    if source in get_args(StreamedName):
+        raise UserError(f"{run.folder}: was trained on {source}, which predict cannot do yet")
+    if not isinstance(shape, list):
+        raise UserError(f"{run.model}: was made by an older version; train again to predict")
+    if len(shape) != 3 or shape[0] not in get_args(Channels) or shape[1] != shape[2]:
+        raise UserError(f"{run.folder}: was trained on samples of shape {shape}, not on images")
+    channels, size, _ = shape
+    return channels, size, size

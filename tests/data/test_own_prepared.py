@@ -1,0 +1,163 @@
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from dualstudent import DataSettings, UserError, prepare
+from dualstudent.data.decoding import decode, resized
+from dualstudent.data.prepared import PreparedData
+from dualstudent.data.samples import ImageSamples
+from dualstudent.recipes import load_recipe
+from tests.data.digit_files import CLASSES, write_digits
+from tests.data.picture import save_picture
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DUALSTUDENT_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def digits(tmp_path: Path) -> Path:
+    return write_digits(tmp_path / "digits", unlabeled=30, test=20)
+
+
+def pixels_of(data: PreparedData, test: bool = False) -> torch.Tensor:
+    samples = data.test if test else data.train
+    assert isinstance(samples, ImageSamples)
+    return samples.pixels
+
+
+def expected(path: Path, size: int = 8) -> torch.Tensor:
+    return torch.from_numpy(resized(decode(path, 1), size).copy())
+
+
+def test_every_part_of_a_folder_is_where_it_belongs(digits: Path) -> None:
+    data = prepare(DataSettings(path=digits, image_size=8, channels=1), seed=0)
+    listing = DataSettings(path=digits).listing()
+    assert set(data.classes) == set(CLASSES)
+    assert (len(data.labeled), len(data.unlabeled), len(data.test)) == (60, 30, 20)
+    assert set(data.labels[data.unlabeled].tolist()) == {-1}
+    for position in (0, 33, 59, 75):
+        path = listing.paths[position]
+        assert torch.equal(pixels_of(data)[position], expected(path))
+        label = int(data.labels[position])
+        assert path.parent.name == (data.classes[label] if label >= 0 else "unlabeled")
+    for position, path in enumerate(listing.paths[90:]):
+        assert path.parent.name == data.classes[int(data.test_labels[position])]
+        assert torch.equal(pixels_of(data, test=True)[position], expected(path))
+
+
+def test_images_stay_in_the_file_they_are_mapped_from(digits: Path) -> None:
+    data = prepare(DataSettings(path=digits, image_size=8, channels=1), seed=0)
+    train, test = pixels_of(data), pixels_of(data, test=True)
+    assert train.untyped_storage().data_ptr() == test.untyped_storage().data_ptr()
+
+
+def test_validation_is_a_share_of_each_class_by_seed_and_takes_no_part(tmp_path: Path) -> None:
+    digits = write_digits(tmp_path / "digits", labeled=10, unlabeled=30, test=0)
+    settings = DataSettings(path=digits, image_size=8, channels=1, validation=0.2)
+    data, again, other = (prepare(settings, seed) for seed in (0, 0, 1))
+    assert data.test_labels.bincount().tolist() == [2] * 10
+    assert data.labels[data.labeled].bincount().tolist() == [8] * 10
+    assert data.fingerprint() == again.fingerprint() != other.fingerprint()
+    taught = torch.cat([data.labeled, data.unlabeled]).tolist()
+    seen = {pixels_of(data)[i].numpy().tobytes() for i in taught}
+    assert not seen & {image.numpy().tobytes() for image in pixels_of(data, test=True)}
+    held = sorted(set(range(100)) - set(data.labeled.tolist()))
+    assert torch.equal(pixels_of(data)[held], pixels_of(data, test=True))
+    assert set(data.labels[held].tolist()) == {-1}
+
+
+def test_without_unlabeled_images_all_labels_teach_but_those_held_out(tmp_path: Path) -> None:
+    digits = write_digits(tmp_path / "digits", labeled=10, unlabeled=0, test=0)
+    settings = DataSettings(path=digits, image_size=8, channels=1, validation=0.2)
+    data = prepare(settings, seed=0)
+    assert data.everything_labeled
+    assert len(data.unlabeled) == 80
+
+
+def test_a_table_in_any_order(digits: Path) -> None:
+    listing = DataSettings(path=digits).listing()
+    names = {-1: "", **dict(enumerate("klmnopqrst"))}
+    lines = [
+        f"{number}.png,{names[label]},{part}"
+        for number, (label, part) in enumerate(zip(listing.labels, listing.parts, strict=True))
+    ]
+    for number, path in enumerate(listing.paths):
+        shutil.copy(path, digits / f"{number}.png")
+    order = np.random.default_rng(0).permutation(len(lines))
+    table = digits / "t.csv"
+    table.write_text("\n".join(["where,what,part", *(lines[i] for i in order)]))
+    data = prepare(
+        DataSettings(
+            path=table, path_column="where", label_column="what", image_size=8, channels=1
+        ),
+        seed=0,
+    )
+    assert (len(data.labeled), len(data.unlabeled), len(data.test)) == (60, 30, 20)
+    originals = {
+        expected(p).numpy().tobytes(): v for p, v in zip(listing.paths, listing.labels, strict=True)
+    }
+    for pixels, label in zip(pixels_of(data), data.labels.tolist(), strict=True):
+        assert originals[pixels.numpy().tobytes()] == label
+
+
+def test_adaptation_takes_labels_from_one_folder_and_all_else_from_the_other(
+    tmp_path: Path,
+) -> None:
+    source = write_digits(tmp_path / "source", unlabeled=10, test=10)
+    target = write_digits(tmp_path / "target", labeled=2, unlabeled=25, test=15, ending=".bmp")
+    data = prepare(DataSettings(path=source, target_path=target, image_size=8, channels=1), seed=0)
+    assert (len(data.labeled), len(data.unlabeled), len(data.test)) == (60, 20 + 25, 15)
+    listing = DataSettings(path=source, target_path=target).listing()
+    assert {path.suffix for path in listing.paths[60:]} == {".bmp"}
+
+
+def test_formats_and_sizes_can_be_mixed(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    for number, ending in enumerate((".png", ".jpg", ".webp", ".tiff", ".gif", ".bmp")):
+        file = save_picture(tmp_path / f"{number}.png", side=20 + 7 * number)
+        path = data / "ab"[number % 2] / f"{number}{ending}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with Image.open(file) as image:
+            (image.convert("P") if ending == ".gif" else image).save(path)
+    (data / "a" / "broken.png").write_bytes(b"no image")
+    prepared = prepare(DataSettings(path=data, image_size=16), seed=0)
+    assert pixels_of(prepared).shape == (6, 3, 16, 16)
+    listing = DataSettings(path=data).listing()
+    paths = [path for path in listing.paths if path.name != "broken.png"]
+    for position, path in enumerate(paths):
+        wanted = torch.from_numpy(resized(decode(path, 3), 16).copy())
+        assert torch.equal(pixels_of(prepared)[position], wanted)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("source", "mnist", "source is for published data sets and does not go with path"),
+        ("labels", 20, "labels is for published data sets"),
+        ("validation", 1.0, "less than 1"),
+    ],
+)
+def test_settings_that_do_not_go_with_a_path(key: str, value: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        DataSettings.model_validate({"path": "somewhere", key: value})
+
+
+def test_settings_that_need_a_path() -> None:
+    with pytest.raises(UserError, match="data: validation is for own images; name their path"):
+        load_recipe("demo", ["data.validation=0.2"])
+
+
+def test_validation_is_refused_beside_a_test_and_of_too_few_labels(tmp_path: Path) -> None:
+    digits = write_digits(tmp_path / "digits", labeled=2, unlabeled=5, test=5)
+    settings = DataSettings(path=digits, image_size=8, validation=0.2)
+    with pytest.raises(UserError, match=r"validation = 0\.2, but .* has test images"):
+        prepare(settings, seed=0)
+    shutil.rmtree(digits / "test")
+    with pytest.raises(UserError, match=r"0\.2 of the 20 labels of .* is not one label"):
+        prepare(settings, seed=0)
