@@ -188,6 +188,10 @@ def test_a_run_without_test_images_says_so_or_validates(place: Path, command: Co
     assert "data.validation = 0.2: there are no test images" in output
     assert "validation error" in output
     assert "test error" not in output
+    assert "runs/many-0, validation set" in command("evaluate", "runs/many-0")[1]
+    code, _, messages = command("evaluate", "runs/few-0")
+    assert code == 2
+    assert "was trained without a test set" in messages
 
 
 def test_a_recipe_with_other_images_and_a_target(place: Path, command: Command) -> None:

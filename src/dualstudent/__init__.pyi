@@ -78,6 +78,8 @@ from .training.loop import Observer as Observer
 from .training.loop import resume as resume
 from .training.loop import train as train
 from .training.model import load_trained as load_trained
+from .training.predicting import Predictor as Predictor
+from .training.predicting import write_predictions as write_predictions
 from .training.run import Run as Run
 from .training.schedules import cosine as cosine
 from .training.schedules import rampup as rampup

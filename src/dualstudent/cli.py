@@ -130,7 +130,8 @@ def train(
     elif recipe is not None:
         chosen, name = recipe_on(recipe, data, target, changes), Path(recipe).stem
     else:
-        chosen, name = recipe_chosen_for(data, target, changes, own), data.absolute().stem
+        chosen = recipe_chosen_for(data, target, changes, own)
+        name = data.resolve().name if data.is_dir() else data.stem
     folder = out or Path("runs") / f"{name}-{chosen.seed}"
     Run.check_is_free(folder)
     own.get_ready(chosen.data)
@@ -161,13 +162,14 @@ def resume(run: RunFolder) -> None:
 
 @app.command()
 def evaluate(run: RunFolder) -> None:
-    """Evaluate the networks of a finished run on the test set of its recipe."""
+    """Evaluate the networks of a finished run on its test set, or on what it validated on."""
     from dualstudent.report.tables import result_table
     from dualstudent.training.model import evaluate_run
     from dualstudent.training.run import Run
 
-    figures = evaluate_run(Run.open(run))
-    console.print(result_table(figures, f"{run}, test set"))
+    opened = Run.open(run)
+    figures = evaluate_run(opened)
+    console.print(result_table(figures, f"{run}, {_evaluated_part(opened)} set"))
 
 
 @app.command()
@@ -390,7 +392,7 @@ def _show(run: "Run") -> None:
 
     result = run.read_result()
     if result["error"] is not None:
-        part = "validation" if run.read_recipe().data.validation else "test"
+        part = _evaluated_part(run)
         console.print(result_table(result["networks"], f"{run.folder}, last epoch, {part} set"))
         chosen = result["chosen_on_test"]["error"]
         headline = " and ".join(result["headline"])
@@ -405,6 +407,10 @@ def _show(run: "Run") -> None:
         console.print(f"{unreadable} images could not be read and were left out: see {run.log}")
     curves = f", curves in {run.curves}" if run.curves.is_file() else ""
     console.print(f"{duration(result['seconds'])}; files in {run.folder}{curves}")
+
+
+def _evaluated_part(run: "Run") -> str:
+    return "validation" if run.read_recipe().data.validation else "test"
 
 
 def _free_folder(wanted: Path) -> Path:
