@@ -7,6 +7,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -186,3 +187,9 @@ def test_the_examples_learn(name: str) -> None:
     assert last.startswith("epoch 2: test error")
     errors = [float(word) for word in last.split()[4:7] if word[0].isdigit()]
     assert min(errors) < 80  # chance is 90
+
+
+def test_the_version_is_that_of_the_package(tmp_path: Path) -> None:
+    assert (
+        dualstudent("--version", cwd=tmp_path).stdout == f"dualstudent {version('dualstudent')}\n"
+    )

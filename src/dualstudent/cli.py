@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from dualstudent.training.run import Run
 
 app = typer.Typer(
-    help="Train image classifiers from a few labels and many unlabeled images.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -69,6 +68,24 @@ def run_for_people(command: Callable[[], object]) -> None:
     except Interrupted as stop:
         _say("stopped", "yellow", str(stop))
         sys.exit(128 + stop.number)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"dualstudent {version('dualstudent')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", is_eager=True, callback=_show_version, help="Show it and exit."),
+    ] = False,
+) -> None:
+    """Train image classifiers from a few labels and many unlabeled images."""
 
 
 @app.command()
