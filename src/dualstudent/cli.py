@@ -421,9 +421,10 @@ def _show(run: "Run") -> None:
     else:
         console.print("not evaluated: there are neither test images nor labels to validate on")
     if unreadable := result.get("unreadable_images"):
-        console.print(f"{unreadable} images could not be read and were left out: see {run.log}")
+        left_out = f"{unreadable} images could not be read and were left out: see {run.log}"
+        console.print(left_out, markup=False)
     curves = f", curves in {run.curves}" if run.curves.is_file() else ""
-    console.print(f"{duration(result['seconds'])}; files in {run.folder}{curves}")
+    console.print(f"{duration(result['seconds'])}; files in {run.folder}{curves}", markup=False)
 
 
 def _evaluated_part(run: "Run") -> str:

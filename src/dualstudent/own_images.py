@@ -99,10 +99,13 @@ def recipe_chosen_for(
     found = own.look(asked.data.listing())
     cuda = torch.cuda.is_available() and asked.device.accelerator in ("auto", "cuda")
     choice = choose_recipe(found, cuda)
+    wanted = changed(choice.table, changes)["schedule"].get("epochs")
+    if isinstance(wanted, int) and wanted > 0:
+        choice = choose_recipe(found, cuda, wanted)
     table = merged(choice.table, {"data": _where(data, target)})
     recipe = validated(changed(table, changes), f"chosen for {data}")
     own.say("the recipe chosen for these images; change anything by --set KEY=VALUE:")
-    for line in _explained(choice, recipe):
+    for line in _explained(choice, recipe, changes):
         own.say(f"  {line}")
     own.say(f"  about {roughly(_seconds(recipe, found))} on this machine")
     return recipe
@@ -112,13 +115,12 @@ def _where(data: Path, target: Path | None) -> dict[str, Any]:
     return {"path": str(data)} | ({} if target is None else {"target_path": str(target)})
 
 
-def _explained(choice: Choice, recipe: Recipe) -> list[str]:
-    lines = []
+def _explained(choice: Choice, recipe: Recipe, changes: Sequence[str]) -> list[str]:
+    lines, asked_for = [], {change.partition("=")[0].strip() for change in changes}
     for key, reason in choice.reasons.items():
         section, name = key.split(".")
         value = getattr(getattr(recipe, section), name)
-        is_chosen = value == choice.table[section].get(name, value)
-        lines.append(f"{key} = {value}: {reason if is_chosen else 'as you set it'}")
+        lines.append(f"{key} = {value}: {'as you set it' if key in asked_for else reason}")
     return lines
 
 

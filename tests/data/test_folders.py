@@ -190,3 +190,18 @@ def test_another_class_in_the_targets_test_is_refused(tmp_path: Path, source: Pa
 def test_the_source_is_no_target(source: Path) -> None:
     with pytest.raises(UserError, match="is the source itself"):
         list_domains(source, source.parent / "." / "source")
+
+
+@pytest.mark.parametrize("name", ["unlabelled", "Test", "val", "Validation"])
+def test_a_folder_that_is_hardly_a_class_is_refused(name: str, tmp_path: Path) -> None:
+    made(tmp_path, "cat/1.png", "dog/1.png", f"{name}/1.png")
+
+    with pytest.raises(UserError, match=f"would be a class called '{name}'"):
+        list_folder(tmp_path)
+
+
+def test_a_target_within_the_source_is_refused(tmp_path: Path) -> None:
+    made(tmp_path, "cat/1.png", "dog/1.png", "target/1.png")
+
+    with pytest.raises(UserError, match=r"target: lies in .*; source and target must lie side by"):
+        list_domains(tmp_path, tmp_path / "target")

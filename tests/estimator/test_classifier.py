@@ -283,3 +283,14 @@ def test_predictions_need_a_fit_and_samples_of_its_shape(fitted: DualStudentClas
         fitted.predict(X_IRIS[:, :3])
     with pytest.raises(UserError, match=r"samples of shape \(1, 4, 4\).*fitted with \(4,\)"):
         fitted.predict(np.zeros((2, 4, 4)))
+
+
+def test_unknown_labels_are_left_out_of_the_score() -> None:
+    X, y = load_iris(return_X_y=True)
+    classifier = DualStudentClassifier(epochs=5, random_state=0).fit(X, y)
+    some = np.where(np.arange(len(y)) % 3 == 0, y, -1)
+
+    expected = np.mean(classifier.predict(X[::3]) == y[::3])
+    assert classifier.score(X, some) == pytest.approx(expected)
+    with pytest.raises(UserError, match="no known label"):
+        classifier.score(X, np.full_like(y, -1))

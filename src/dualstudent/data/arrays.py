@@ -25,22 +25,22 @@ _USUAL_CHANNELS = (1, 3, 4)
 
 
 def prepared_from_arrays(
-    X: ArrayLike,
-    y: LabelsLike,
-    test: tuple[ArrayLike, LabelsLike] | None = None,
+    X: ArrayLike | Dataset[Any],
+    y: LabelsLike | None = None,
+    test: tuple[ArrayLike, LabelsLike] | Dataset[Any] | None = None,
     augmentation: Augmentation | None = None,
     normalisation: Normalisation | None = None,
     perturbation: FeaturePerturbation | None = None,
 ) -> PreparedData:
-    """Arrays as what :func:`dualstudent.train` can be handed.
+    """Arrays, or PyTorch datasets, as what :func:`dualstudent.train` can be handed.
 
     Students teach each other on all samples, those with a label included, so that an epoch is
     one pass over all.
 
     Args:
         X: images (N, H, W) or (N, H, W, channels), bytes or floats in [0, 1]; or feature vectors
-            (N, features).
-        y: (N,), any labels; −1, None or NaN where unknown.
+            (N, features); or a dataset of (sample, label) pairs, see :func:`arrays_from_dataset`.
+        y: (N,), any labels; −1, None or NaN where unknown; not beside a dataset.
         test: other samples with labels that are all known; default: none.
         augmentation: what perturbs images; default: nothing.
         normalisation: of images.
@@ -51,6 +51,12 @@ def prepared_from_arrays(
         >>> data.classes, data.labels.tolist(), data.labeled.tolist()
         (('no', 'yes'), [0, 1, -1], [0, 1])
     """
+    if isinstance(X, Dataset):
+        X, y = arrays_from_dataset(X)
+    if isinstance(test, Dataset):
+        test = arrays_from_dataset(test)
+    if y is None:
+        raise UserError("y is missing: labels, with -1 where unknown")
     classes, labels = encoded_labels(y)
     train = samples_from_array(X, augmentation, normalisation, perturbation)
     if len(train) != len(labels):
@@ -89,7 +95,7 @@ def encoded_labels(y: LabelsLike) -> tuple[NDArray[Any], Tensor]:
     labels = np.asarray(y)
     if labels.ndim != 1:
         raise UserError(f"y must have one dimension, one label a sample; it has {labels.ndim}")
-    known = ~_is_unknown(labels)
+    known = ~is_unknown(labels)
     if not known.any():
         raise UserError("y holds no label at all; a few samples of every class need one")
     found = labels[known]
@@ -148,7 +154,10 @@ def arrays_from_dataset(dataset: Dataset[Any]) -> tuple[NDArray[Any], NDArray[An
     Returns:
         Images as bytes (N, H, W[, channels]) or vectors as floats (N, features); labels.
     """
-    length = len(dataset)  # type: ignore[arg-type]
+    try:
+        length = len(dataset)  # type: ignore[arg-type]
+    except TypeError as error:
+        raise UserError("the dataset has no length; hand over one that can be indexed") from error
     if length == 0:
         raise UserError("the dataset is empty")
     labels = np.empty(length, dtype=object)
@@ -184,7 +193,8 @@ def _test_labels(y: LabelsLike, classes: NDArray[Any]) -> Tensor:
     return torch.tensor([number[label] for label in labels], dtype=torch.int64)
 
 
-def _is_unknown(labels: NDArray[Any]) -> NDArray[np.bool_]:
+def is_unknown(labels: NDArray[Any]) -> NDArray[np.bool_]:
+    """(N,) bool: which labels are −1, ``"-1"``, None or NaN."""
     if labels.dtype.kind == "f":
         return np.asarray((labels == -1) | np.isnan(labels))
     if labels.dtype != object:

@@ -139,7 +139,10 @@ def _about_files(images: DecodedImages) -> Iterable[Finding]:
 
 def _about_labels(listing: Listing) -> Iterable[Finding]:
     labeled, test = _count(listing, listing.labeled), _count(listing, listing.test)
-    few = [f"{name} {count}" for name, count in labeled.items() if count < _FEW_LABELS]
+    lost = [name for name, count in labeled.items() if not count]
+    if lost:
+        yield Finding("error", f"classes without a single label that can be read: {_some(lost)}")
+    few = [f"{name} {count}" for name, count in labeled.items() if 0 < count < _FEW_LABELS]
     if few:
         yield Finding(
             "warning",
@@ -147,7 +150,7 @@ def _about_labels(listing: Listing) -> Iterable[Finding]:
             "decides what is learnt of them, label some more",
         )
     most, least = max(labeled, key=labeled.__getitem__), min(labeled, key=labeled.__getitem__)
-    if labeled[most] >= _IMBALANCE * labeled[least]:
+    if labeled[most] >= _IMBALANCE * labeled[least] > 0:
         yield Finding(
             "warning",
             f"the classes are imbalanced: {most} has {labeled[most]:,} labels, {least} "

@@ -11,6 +11,7 @@ from dualstudent.errors import UserError
 # A name without an ending is often the checksum of an image.
 _ENDINGS = {"", ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif"}
 _TEST, _TRAIN, _VALIDATION = "test", "train", {"val", "valid", "validation"}
+_UNLABELED = {"unlabeled", "unlabelled"}
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,9 @@ def list_domains(source: Path, target: Path, unlabeled: str = "unlabeled") -> Li
     """
     if source.resolve() == target.resolve():
         raise UserError(f"{target}: is the source itself; name another folder to adapt to")
+    for inner, outer in ((source, target), (target, source)):
+        if inner.resolve().is_relative_to(outer.resolve()):
+            raise UserError(f"{inner}: lies in {outer}; source and target must lie side by side")
     classes, labeled = _labeled_groups(source, unlabeled)
     found = set(_folders_in(_training_folder(target, unlabeled))) - {unlabeled, _TEST}
     if found and found != set(classes):
@@ -113,6 +117,15 @@ def _walk(folder: Path, without: Collection[str], entered: set[Path]) -> Iterato
 def _labeled_groups(folder: Path, unlabeled: str) -> tuple[list[str], list[_Group]]:
     apart = (unlabeled, _TEST)
     folders = class_folders(_training_folder(folder, unlabeled), apart)
+    # A train is a thing, and whoever names another folder may mean a class by these.
+    misnamed = {_TEST, *_VALIDATION} | (_UNLABELED if unlabeled in _UNLABELED else set())
+    for name, path in folders.items():
+        if name.casefold() in misnamed:
+            raise UserError(
+                f"{path}: would be a class called {name!r}; a folder of unlabeled images is called "
+                f"{unlabeled!r} (--unlabeled sets another name), one of test images {_TEST!r}, and "
+                "validation is taken from the labeled images"
+            )
     groups = [
         _Group(files_below(path), label, "train") for label, path in enumerate(folders.values())
     ]

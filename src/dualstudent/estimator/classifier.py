@@ -19,6 +19,7 @@ from dualstudent.data.arrays import (
     LabelsLike,
     arrays_from_dataset,
     encoded_labels,
+    is_unknown,
     prepared_from_arrays,
     samples_from_array,
 )
@@ -161,6 +162,22 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         most_probable = self.predict_proba(X).argmax(axis=1)
         labels: NDArray[Any] = self.classes_[most_probable]
         return labels
+
+    def score(
+        self,
+        X: ArrayLike | Dataset[Any],
+        y: LabelsLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> float:
+        """Accuracy on the samples whose label is known; so cross-validation works beside −1."""
+        if isinstance(X, Dataset):
+            X, y = arrays_from_dataset(X)
+        known = ~is_unknown(np.asarray(y))
+        if not known.any():
+            raise UserError("y holds no known label to compare predictions with")
+        weights = None if sample_weight is None else np.asarray(sample_weight)[known]
+        right = self.predict(X)[known] == np.asarray(y)[known]
+        return float(np.average(right, weights=weights))
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()

@@ -27,19 +27,20 @@ class Choice:
     reasons: dict[str, str]
 
 
-def choose_recipe(check: DataCheck, cuda: bool) -> Choice:
+def choose_recipe(check: DataCheck, cuda: bool, epochs: int | None = None) -> Choice:
     """What suits the images of a check on this machine.
 
     Args:
         check: of the images.
         cuda: whether a GPU computes; without, everything is so small that a CPU finishes.
+        epochs: as the user wants them; ramp-up and tests are spread over them.
     """
     device = "cuda" if cuda else "cpu"
     size = _image_size(check.typical, _SIZES[device])
     network, fits = _network(check.is_grey, size, cuda)
     labeled, validation, held_out = _validation(check)
     batch, per_epoch = _batch(labeled, check.unlabeled)
-    epochs = max(_FEWEST_EPOCHS, round(_STEPS[device] / per_epoch))
+    epochs = epochs or max(_FEWEST_EPOCHS, round(_STEPS[device] / per_epoch))
     channels = 1 if check.is_grey else 3
     table: dict[str, Any] = {
         "data": {"image_size": size, "channels": channels, "validation": validation},

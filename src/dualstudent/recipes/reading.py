@@ -95,6 +95,8 @@ def recipe_source(name_or_path: str) -> str:
     path = Path(name_or_path)
     if name_or_path in recipe_names():
         return (resources.files("dualstudent.recipes") / f"{name_or_path}.toml").read_text("utf-8")
+    if path.is_dir():
+        raise UserError(f"{path} is a folder, not a recipe; to train on its images: --data {path}")
     if path.suffix == ".toml" or path.exists():
         return _text(path)
     raise UserError(

@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
 from dualstudent.errors import UserError
 from dualstudent.methods import METHODS, Method
@@ -20,7 +21,7 @@ def result_table(
         title: above the table.
         times: label → how long the training took, for a column of its own.
     """
-    table = Table(title=title, title_justify="left")
+    table = Table(title=Text(title), title_justify="left")  # a path may look like markup
     table.add_column("network", no_wrap=True)
     columns = ["error", "accuracy", "on stable", "share stable"]
     for column in [*columns, "time"] if times else columns:
