@@ -106,8 +106,8 @@ class ChunkLook:
     """The samples of a chunk, clean and perturbed, without those that cannot be read.
 
     Args:
-        samples: the test set.
-        count: how many of its samples to look at.
+        samples: the test set, say.
+        positions: (N,) int64, of its samples to look at, in this order.
         size: of a chunk.
         seed: decides the perturbations.
         device: where the views are needed.
@@ -116,18 +116,18 @@ class ChunkLook:
     def __init__(
         self,
         samples: Samples,
-        count: int,
+        positions: Tensor,
         size: int,
         seed: int,
         device: torch.device | str,
     ) -> None:
         self._device = "cpu" if samples.streamed else device
-        self._samples = samples.to(self._device)
-        self._count, self._size, self._seed = count, size, seed
+        self._samples, self._positions = samples.to(self._device), positions.to(self._device)
+        self._size, self._seed = size, seed
 
     def __call__(self, number: int) -> Look:
         start = number * self._size
-        positions = torch.arange(start, min(start + self._size, self._count), device=self._device)
+        positions = self._positions[start : start + self._size]
         try:
             return Look(self._views(positions, start), positions)
         except BrokenSamples as error:

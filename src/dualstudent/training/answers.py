@@ -1,13 +1,20 @@
-"""What a trained network says about samples."""
+"""What trained networks say about samples."""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from dualstudent.data.looks import ChunkLook
+from dualstudent.data.prefetch import Prefetch
 from dualstudent.data.samples import Samples
+from dualstudent.methods import Method
 from dualstudent.randomness import generator_for
-from dualstudent.training.evaluation import evaluation_mode
-
-_CHUNK = 250  # as many as an evaluation looks at
+from dualstudent.stability import is_stable
+from dualstudent.training.evaluation import CHUNK, evaluation_mode
+from dualstudent.trust import PredictedSet
 
 
 def probabilities(network: nn.Module, samples: Samples, perturbed_by: int | None = None) -> Tensor:
@@ -25,8 +32,8 @@ def probabilities(network: nn.Module, samples: Samples, perturbed_by: int | None
     device = weight.device
     samples, answers = samples.to(device), []
     with evaluation_mode(network):
-        for start in range(0, len(samples), _CHUNK):
-            positions = torch.arange(start, min(start + _CHUNK, len(samples)), device=device)
+        for start in range(0, len(samples), CHUNK):
+            positions = torch.arange(start, min(start + CHUNK, len(samples)), device=device)
             draw = None
             if perturbed_by is not None:
                 draw = generator_for(perturbed_by, "test view", start, device=device)
@@ -35,3 +42,83 @@ def probabilities(network: nn.Module, samples: Samples, perturbed_by: int | None
                 network(view.to(weight.dtype)).class_logits.cpu().double().softmax(dim=1)
             )
         return torch.cat(answers)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What the networks of a method say about n samples, C classes; on the CPU.
+
+    Attributes:
+        positions: (n,) int64, which samples; those that cannot be read are missing.
+        probabilities: (n, C), of each class, by the network that the method exports.
+        stable: (n,) bool, whether a sample is stable for that network (Eq. 3): clean sample and
+            one perturbed view.
+        stable_for_all: (n,) bool, whether it is for every headline network of the method.
+        agree: (n,) bool, whether all headline networks say the same class.
+    """
+
+    positions: Tensor
+    probabilities: Tensor
+    stable: Tensor
+    stable_for_all: Tensor
+    agree: Tensor
+
+    @staticmethod
+    def joined(pieces: "Iterable[Answers]") -> "Answers":
+        """The answers to all pieces, one after the other; at least one is needed."""
+        columns = zip(
+            *(
+                (each.positions, each.probabilities, each.stable, each.stable_for_all, each.agree)
+                for each in pieces
+            ),
+            strict=True,
+        )
+        return Answers(*(torch.cat(column) for column in columns))
+
+    def beside(self, labels: Tensor) -> PredictedSet:
+        """With the truth: ``labels`` (N,) int64 of all samples that were asked about."""
+        truth = labels.cpu()[self.positions]
+        return PredictedSet(self.probabilities, truth, self.stable, self.agree)
+
+
+def answers(
+    method: Method, samples: Samples, positions: Tensor, seed: int, device: torch.device | str
+) -> Iterator[Answers]:
+    """Ask the networks of ``method`` about samples, chunk by chunk, in bounded memory.
+
+    On the test set of a run and with its seed, these are the answers behind its figures.
+
+    Args:
+        method: trained, on ``device``.
+        samples: of which to take some.
+        positions: (N,) int64, which.
+        seed: decides the perturbed view of each.
+        device: where the networks are.
+    """
+    look, chunks = (
+        ChunkLook(samples, positions, CHUNK, seed, device),
+        math.ceil(len(positions) / CHUNK),
+    )
+    with Prefetch(look, samples, device, end=chunks) as looks:
+        for seen in map(looks.at, range(chunks)):
+            clean, perturbed = seen.views
+            yield answer(method, seen.positions, clean, perturbed)
+
+
+def answer(method: Method, positions: Tensor, clean: Tensor, perturbed: Tensor) -> Answers:
+    """What the networks say of two views of the samples at ``positions``."""
+    networks = {name: method.evaluated[name] for name in (*method.headline, method.exported)}
+    probabilities, stable = {}, {}
+    with evaluation_mode(*networks.values()):
+        for name, network in networks.items():
+            p, p_perturbed = (network(v).class_logits.softmax(dim=1) for v in (clean, perturbed))
+            probabilities[name] = p
+            stable[name] = is_stable(p, p_perturbed, method.confidence_threshold)
+        labels = torch.stack([probabilities[name].argmax(dim=1) for name in method.headline])
+        return Answers(
+            positions.cpu(),
+            probabilities[method.exported].cpu(),
+            stable[method.exported].cpu(),
+            torch.stack([stable[name] for name in method.headline]).all(dim=0).cpu(),
+            (labels == labels[0]).all(dim=0).cpu(),
+        )

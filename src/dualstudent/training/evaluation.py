@@ -16,7 +16,7 @@ from dualstudent.data.samples import Samples
 from dualstudent.settings import Settings
 from dualstudent.stability import is_stable
 
-_CHUNK = 250  # bounds memory: CNN13 makes half a megabyte an image and layer
+CHUNK = 250  # bounds memory: CNN13 makes half a megabyte an image and layer
 
 
 class EvaluationSettings(Settings):
@@ -117,8 +117,8 @@ class Evaluator:
     ) -> None:
         self._samples, self._labels = samples, labels.to(device)
         self._threshold, self._track, self._device = threshold, track, device
-        self._chunks = math.ceil(len(labels) / _CHUNK)
-        self._look = ChunkLook(samples, len(labels), _CHUNK, seed, device)
+        self._chunks = math.ceil(len(labels) / CHUNK)
+        self._look = ChunkLook(samples, torch.arange(len(labels)), CHUNK, seed, device)
 
     def evaluate(self, networks: Mapping[str, nn.Module]) -> Evaluations:
         """Look at every test sample once, with all ``networks``; no samples, no figures."""
