@@ -78,7 +78,6 @@ class StepLook:
         process = [self._share.number] if self._share.number else []
         broken: list[str] = []
         for attempt in range(_ATTEMPTS):
-            positions = positions.to(self._device, non_blocking=True)
             draws = [
                 generator_for(self._seed, "view", step, number, *process, device=self._device)
                 for number in range(self._views)
@@ -127,7 +126,7 @@ class ChunkLook:
 
     def __call__(self, number: int) -> Look:
         start = number * self._size
-        positions = torch.arange(start, min(start + self._size, self._count), device=self._device)
+        positions = torch.arange(start, min(start + self._size, self._count))
         try:
             return Look(self._views(positions, start), positions)
         except BrokenSamples as error:
