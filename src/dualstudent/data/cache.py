@@ -49,8 +49,8 @@ class DecodedImages:
 
     Attributes:
         listing: of the readable files; place i here is place i in the arrays.
-        pixels: (N, channels, size, size) uint8, mapped from a file; whoever writes to it changes
-            a copy of that page. ``torch.from_numpy`` takes it as it is.
+        pixels: (N, channels, size, size) uint8, mapped from a file that may be larger than the
+            memory; it can only be read.
         sizes: (N, 2) height and width of each before resizing.
         digests: (N,) of each in full size: equal exactly if the images are, pixel by pixel.
         unreadable: the files that were left out, and why.

@@ -83,8 +83,7 @@ class Entry:
     Attributes:
         folder: of the entry. It may vanish at any time; what is mapped stays.
         facts: of every file.
-        pixels: (M, channels, size, size) of those that could be read, mapped; whoever writes to
-            it changes a copy of that page.
+        pixels: (M, channels, size, size) of those that could be read, mapped.
     """
 
     folder: Path
@@ -99,8 +98,8 @@ class Entry:
             count = sum(not each.reason for each in facts)
             if (folder / _PIXELS).stat().st_size != count * math.prod(kind.shape):
                 return None
-            # Copy on write: torch wants memory that can be written to, the file stays as it is.
-            pixels = np.memmap(folder / _PIXELS, np.uint8, "c", shape=(count, *kind.shape))
+            # Read only: to map more than the memory holds, systems refuse if it could be written.
+            pixels = np.memmap(folder / _PIXELS, np.uint8, "r", shape=(count, *kind.shape))
         except Exception:  # damaged archives raise whatever they like
             return None
         return cls(folder, facts, pixels)

@@ -1,5 +1,6 @@
 """Whatever people have of their own images: as one listing, and as what a run sees."""
 
+import warnings
 from pathlib import Path
 
 import torch
@@ -70,7 +71,9 @@ def prepared_from_files(
     """
     listing = images.listing
     known, trained = len(listing.labeled), len(listing.labeled) + len(listing.unlabeled)
-    pixels, labels = torch.from_numpy(images.pixels), torch.tensor(listing.labels)
+    with warnings.catch_warnings(action="ignore"):  # that nobody may write to it, and nobody does
+        pixels = torch.from_numpy(images.pixels)
+    labels = torch.tensor(listing.labels)
     source = Images(listing.name, pixels[:known], labels[:known], listing.classes)
     tested = torch.arange(trained, len(listing))
     if validation:
