@@ -72,6 +72,42 @@ def test_validation_is_a_share_of_each_class_by_seed_and_takes_no_part(tmp_path:
     assert set(data.labels[held].tolist()) == {-1}
 
 
+def test_copies_of_images_to_validate_on_train_nothing(tmp_path: Path) -> None:
+    digits = write_digits(tmp_path / "digits", labeled=10, unlabeled=30, test=0)
+    settings = DataSettings(path=digits, image_size=8, channels=1, validation=0.2)
+    first = prepare(settings, seed=0)
+    listing = settings.listing()
+    held = sorted(set(range(100)) - set(first.labeled.tolist()))
+    for number, position in enumerate(held):
+        path = listing.paths[position]
+        copy = path.parent if number % 2 else digits / "unlabeled"
+        with Image.open(path) as image:  # other bytes, the same pixels
+            image.save(copy / f"zzz {number}.bmp")
+    shutil.copy(listing.paths[first.labeled[0]], digits / "unlabeled" / "copy.png")  # may stay
+    data = prepare(settings, seed=0)
+    held_images = {image.numpy().tobytes() for image in pixels_of(data, test=True)}
+    assert len(held_images) == len(data.test) == 20
+    taught = torch.cat([data.labeled, data.unlabeled]).tolist()
+    assert not held_images & {pixels_of(data)[i].numpy().tobytes() for i in taught}
+    assert sorted(set(range(len(data.labels))) - set(taught)) == [
+        position
+        for position in range(len(data.labels))
+        if pixels_of(data)[position].numpy().tobytes() in held_images
+    ]
+    assert (data.labels >= 0).nonzero().squeeze(1).tolist() == data.labeled.tolist()
+
+
+def test_a_class_of_one_picture_in_many_copies_keeps_it(tmp_path: Path) -> None:
+    digits = write_digits(tmp_path / "digits", labeled=10, unlabeled=30, test=0)
+    only, *others = sorted((digits / "3").iterdir())
+    for path in others:
+        shutil.copy(only, path)
+    data = prepare(DataSettings(path=digits, image_size=8, channels=1, validation=0.2), seed=0)
+    three = data.classes.index("3")
+    assert data.labels.eq(three).sum() == 10
+    assert three not in data.test_labels.tolist()
+
+
 def test_without_unlabeled_images_all_labels_teach_but_those_held_out(tmp_path: Path) -> None:
     digits = write_digits(tmp_path / "digits", labeled=10, unlabeled=0, test=0)
     settings = DataSettings(path=digits, image_size=8, channels=1, validation=0.2)

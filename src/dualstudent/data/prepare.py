@@ -96,7 +96,7 @@ class DataSettings(Settings):
         ge=0,
         lt=1,
         description="share of the labels of own images that is held out, of each class alike, to "
-        "evaluate on where there is no test",
+        "evaluate on where there is no test; exact copies of these images train nothing either",
     )
     image_size: Annotated[int, Field(gt=0)] | None = Field(
         None, description="pixels a side; default: as the source has them, 32 for own images"
