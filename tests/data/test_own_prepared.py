@@ -1,3 +1,4 @@
+import os
 import shutil
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from dualstudent import DataSettings, UserError, prepare
 from dualstudent.data.decoding import decode, resized
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import ImageSamples
+from dualstudent.own_images import recipe_on
 from dualstudent.recipes import load_recipe
 from tests.data.digit_files import CLASSES, write_digits
 from tests.data.picture import save_picture
@@ -182,6 +184,12 @@ def test_formats_and_sizes_can_be_mixed(tmp_path: Path) -> None:
 def test_settings_that_do_not_go_with_a_path(key: str, value: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         DataSettings.model_validate({"path": "somewhere", key: value})
+
+
+def test_a_folder_whose_name_is_no_text_is_refused_before_anything_is_done(tmp_path: Path) -> None:
+    folder = write_digits(tmp_path / os.fsdecode(b"d\xff"), unlabeled=5, test=0)
+    with pytest.raises(UserError, match=r"data\.path = .*is not UTF-8, as recipes are; rename"):
+        recipe_on("demo", folder, None, [])
 
 
 def test_settings_that_need_a_path() -> None:

@@ -122,7 +122,12 @@ class DataSettings(Settings):
     @field_validator("split", "folder", "path", "target_path")
     @classmethod
     def _independent_of_the_working_folder(cls, path: Path | None) -> Path | None:
-        return None if path is None else path.expanduser().absolute()
+        if path is None:
+            return None
+        whole = path.expanduser().absolute()
+        if any("\ud800" <= letter <= "\udfff" for letter in str(whole)):  # bytes that are no text
+            raise ValueError(f"{str(whole)!r} is not UTF-8, as recipes are; rename the folder")
+        return whole
 
     @model_validator(mode="after")
     def _of_one_kind(self) -> Self:
