@@ -155,6 +155,22 @@ def test_adaptation_takes_labels_from_one_folder_and_all_else_from_the_other(
     assert {path.suffix for path in listing.paths[60:]} == {".bmp"}
 
 
+def test_a_target_without_test_is_never_said_to_be_evaluated(tmp_path: Path) -> None:
+    source = write_digits(tmp_path / "source", labeled=10, unlabeled=10, test=10)
+    target = write_digits(tmp_path / "target", labeled=0, unlabeled=25, test=0, ending=".bmp")
+    settings = DataSettings(
+        path=source, target_path=target, image_size=8, channels=1, validation=0.2
+    )
+    assert settings.evaluated_part == "source validation"
+    assert DataSettings(path=source, validation=0.2).evaluated_part == "validation"
+    assert DataSettings(path=source, target_path=target).evaluated_part == "test"
+    assert DataSettings(source="mnist").evaluated_part == "test"
+    data = prepare(settings, seed=0)
+    labeled = {image.numpy().tobytes() for image in pixels_of(data)[:100]}
+    assert len(data.test) == 20
+    assert {image.numpy().tobytes() for image in pixels_of(data, test=True)} <= labeled
+
+
 def test_formats_and_sizes_can_be_mixed(tmp_path: Path) -> None:
     data = tmp_path / "data"
     for number, ending in enumerate((".png", ".jpg", ".webp", ".tiff", ".gif", ".bmp")):

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dualstudent.data.listing import Listing, Part, in_natural_order
@@ -69,7 +69,8 @@ def list_domains(source: Path, target: Path, unlabeled: str = "unlabeled") -> Li
             f"{target / unlabeled}"
         )
     images = _Group(files_below(target, without=(_TEST,)), -1, "train")
-    return _listing(f"{source} → {target}", classes, [*labeled, images], target)
+    listing = _listing(f"{source} → {target}", classes, [*labeled, images], target)
+    return replace(listing, adapts=True)
 
 
 def class_folders(folder: Path, apart: Collection[str] = ()) -> dict[str, Path]:

@@ -22,6 +22,7 @@ class Listing:
         parts: of each, ``"train"`` or ``"test"``.
         classes: the names of the C classes.
         ignored: files that lay there but were not taken for images, by their endings.
+        adapts: whether the labels are of one domain, unlabeled and test images of another.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Listing:
     parts: tuple[Part, ...]
     classes: tuple[str, ...]
     ignored: tuple[Path, ...] = ()
+    adapts: bool = False
 
     def __post_init__(self) -> None:
         if not len(self.paths) == len(self.labels) == len(self.parts):
