@@ -428,7 +428,7 @@ def _show(run: "Run") -> None:
 
 
 def _evaluated_part(run: "Run") -> str:
-    return "validation" if run.read_recipe().data.validation else "test"
+    return run.read_recipe().data.evaluated_part
 
 
 def _free_folder(wanted: Path) -> Path:

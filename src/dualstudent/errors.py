@@ -1,5 +1,9 @@
 """The one kind of error that is the user's to mend."""
 
+from collections.abc import Iterable
+
+_SHOWN = 10
+
 
 class UserError(ValueError):
     """Something the user gave is wrong; the message says what, where, and what would be right.
@@ -7,6 +11,25 @@ class UserError(ValueError):
     The command line prints the message as one line and exits with code 2; from Python it is
     an ordinary ``ValueError``.
     """
+
+
+def refuse(problems: Iterable[str], where: str = "") -> None:
+    """Raise if there is a problem; the message names the first ten, to be mended in one go.
+
+    Args:
+        problems: one each, that say what would be right.
+        where: all of them are.
+
+    Example:
+        >>> refuse([])
+        >>> refuse(["line 2 has no path", "line 7 has no path"], "my.csv")
+        Traceback (most recent call last):
+        dualstudent.errors.UserError: my.csv: line 2 has no path; line 7 has no path
+    """
+    found = list(problems)
+    if found:
+        more = [f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
+        raise UserError((f"{where}: " if where else "") + "; ".join([*found[:_SHOWN], *more]))
 
 
 def on_one_line(text: object) -> str:

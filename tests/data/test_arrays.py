@@ -1,3 +1,4 @@
+from io import BytesIO
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from torch.utils.data import Dataset, TensorDataset
 
 from dualstudent.data.arrays import arrays_from_dataset, encoded_labels, prepared_from_arrays
 from dualstudent.data.augment import Augmentation, Normalisation
+from dualstudent.data.decoding import decode
 from dualstudent.data.features import FeaturePerturbation
 from dualstudent.data.samples import Samples
 from dualstudent.errors import UserError
@@ -154,6 +156,44 @@ def test_datasets_of_images_arrays_and_tensors_mean_the_same() -> None:
         assert dataset.reads == 6
         assert np.array_equal(X, BYTES)
         assert y.tolist() == labels
+
+
+def opened(image: Image.Image, kind: str, **options: object) -> tuple[Image.Image, bytes]:
+    file = BytesIO()
+    image.save(file, kind, **options)
+    return Image.open(BytesIO(file.getvalue())), file.getvalue()
+
+
+def test_images_of_a_dataset_are_decoded_like_files() -> None:
+    photo = Image.fromarray(np.kron(BYTES[0], np.ones((4, 4, 1), np.uint8)))
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    alpha = Image.fromarray(
+        np.arange(photo.width * photo.height, dtype=np.uint8).reshape(photo.size[::-1])
+    )
+    transparent = photo.copy()
+    transparent.putalpha(alpha)
+    wide = Image.fromarray(np.asarray(alpha).astype(np.uint16) * 257)
+    for image, content in (
+        opened(photo.convert("P"), "PNG", transparency=3),
+        opened(transparent, "PNG"),
+        opened(photo, "JPEG", exif=turned),
+        opened(wide, "PNG"),
+        opened(photo.convert("CMYK"), "JPEG"),
+        opened(photo.convert("1"), "PNG"),
+    ):
+        X, _ = arrays_from_dataset(Pictures([image], [0]))
+        expected = decode(content)
+        assert np.array_equal(
+            X[0], expected[0] if len(expected) == 1 else expected.transpose(1, 2, 0)
+        )
+
+
+def test_a_broken_image_of_a_dataset_is_named() -> None:
+    whole, content = opened(Image.fromarray(BYTES[0]), "PNG")
+    broken = Image.open(BytesIO(content[:-30]))
+    with pytest.raises(UserError, match=r"sample 1 of the dataset: broken or cut off"):
+        arrays_from_dataset(Pictures([whole, broken], [0, 1]))
 
 
 def test_a_dataset_of_vectors() -> None:

@@ -25,8 +25,7 @@ def views(
     seed: int = 0,
 ) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
-    positions = torch.zeros(count, dtype=torch.int64)
-    return perturbed(image[None], positions, augmentation, normalisation, generator)
+    return perturbed(image.expand(count, -1, -1, -1), augmentation, normalisation, generator)
 
 
 @pytest.mark.parametrize("flip", [False, True])
@@ -99,11 +98,11 @@ def test_noise_has_the_set_strength_and_is_independent() -> None:
 
 
 def test_with_nothing_on_a_view_is_the_normalised_image() -> None:
-    pixels, positions = random_bytes(6, 3, 5, 4), torch.tensor([4, 0, 4])
+    pixels = random_bytes(6, 3, 5, 4)
 
-    view = perturbed(pixels, positions, Augmentation(), CIFAR, torch.Generator())
+    view = perturbed(pixels, Augmentation(), CIFAR, torch.Generator())
 
-    assert torch.equal(view, normalised(pixels, CIFAR)[positions])
+    assert torch.equal(view, normalised(pixels, CIFAR))
 
 
 @pytest.mark.parametrize(
@@ -156,22 +155,9 @@ def test_the_data_set_is_left_as_it_is() -> None:
 
     perturbed(
         pixels,
-        torch.arange(4),
         Augmentation(translate=1, flip=True, noise=1),
         Normalisation(),
         torch.Generator(),
     )
 
     assert torch.equal(pixels, before)
-
-
-def test_a_batch_larger_than_the_data_set_picks_the_right_images() -> None:
-    pixels = (20 * torch.arange(4, dtype=torch.uint8)).reshape(4, 1, 1, 1).expand(4, 1, 5, 5)
-    positions = torch.tensor([3, 1, 0, 1, 2, 3])
-
-    moved = perturbed(
-        pixels, positions, Augmentation(translate=2, flip=True), UNCHANGED, torch.Generator()
-    )
-
-    expected = 20 * positions.reshape(6, 1, 1, 1).expand(6, 1, 5, 5)
-    assert torch.equal(moved.round(), expected.float())

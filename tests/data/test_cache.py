@@ -1,20 +1,21 @@
-import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from dualstudent.data import cache
+from dualstudent.data import entries as entries_module
 from dualstudent.data.cache import DecodedImages, decode_once
-from dualstudent.data.decoding import decode, resized
+from dualstudent.data.decoding import decode, read_image_file, resized
+from dualstudent.data.entries import DecodedFile, Entry, FileFacts, Kind, store
 from dualstudent.data.files import cache_folder
 from dualstudent.data.folders import list_folder
 from dualstudent.data.listing import Listing
@@ -51,6 +52,13 @@ def decoded(data: Path, folder: Path, size: int = 16, workers: int = 1) -> Decod
     return decode_once(list_folder(data), size, folder=folder, workers=workers)
 
 
+def check_rows(images: DecodedImages) -> None:
+    for path, pixels, size in zip(images.listing.paths, images.pixels, images.sizes, strict=True):
+        whole = decode(path, 3)
+        assert np.array_equal(pixels, resized(whole, 16))
+        assert size.tolist() == list(whole.shape[1:])
+
+
 def entries(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()} if folder.exists() else set()
 
@@ -68,10 +76,7 @@ def test_every_image_is_where_its_path_is(data: Path, folder: Path, workers: int
     images = decoded(data, folder, workers=workers)
     assert images.listing == list_folder(data)
     assert images.pixels.shape == (20, 3, 16, 16)
-    for path, pixels, size in zip(images.listing.paths, images.pixels, images.sizes, strict=True):
-        whole = decode(path, 3)
-        assert np.array_equal(pixels, resized(whole, 16))
-        assert size.tolist() == list(whole.shape[1:])
+    check_rows(images)
 
 
 def test_grey_on_request(data: Path, folder: Path) -> None:
@@ -80,14 +85,11 @@ def test_grey_on_request(data: Path, folder: Path) -> None:
     assert np.array_equal(images.pixels[3], resized(decode(images.listing.paths[3], 1), 8))
 
 
-def test_torch_uses_the_mapped_file_and_cannot_change_it(data: Path, folder: Path) -> None:
+def test_the_mapped_file_cannot_be_changed(data: Path, folder: Path) -> None:
     images = decoded(data, folder)
     assert isinstance(images.pixels, np.memmap)
-    tensor = torch.from_numpy(images.pixels)
-    assert tensor.data_ptr() == images.pixels.ctypes.data
-    before = images.pixels.copy()
-    tensor.zero_()
-    assert np.array_equal(decoded(data, folder).pixels, before)
+    with pytest.raises(ValueError, match="read-only"):
+        images.pixels[0] = 0
 
 
 @pytest.mark.usefixtures("no_decoding")
@@ -112,30 +114,120 @@ def test_equal_content_is_not_decoded_again(
     assert again.listing == list_folder(tmp_path / "copy")
 
 
-def test_other_content_size_channels_or_order_are_other_entries(data: Path, folder: Path) -> None:
+def test_other_sizes_channels_and_orders_are_other_entries(data: Path, folder: Path) -> None:
     listing = list_folder(data)
+    first = decoded(data, folder)
+    assert decode_once(listing, 17, folder=folder).pixels.shape == (20, 3, 17, 17)
+    assert decode_once(listing, 16, 1, folder=folder).pixels.shape == (20, 1, 16, 16)
+    turned = decode_once(listing.select(range(19, -1, -1)), 16, folder=folder)
+    assert np.array_equal(turned.pixels, first.pixels[::-1])
+    assert len(entries(folder)) == 3  # the first order can be copied back from the other
+
+
+def test_other_content_is_noticed_though_size_and_times_are_the_same(
+    data: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache, "_NS_UNTIL_SETTLED", 0)
+    path = list_folder(data).paths[5]
+    size = path.stat().st_size
+    for seed in (98, 99):
+        save_picture(path, seed=seed, side=25)
+        path.write_bytes(path.read_bytes().ljust(2 * size, b"."))
+        os.utime(path, (1, 1))  # times can lie
+        assert np.array_equal(decoded(data, folder).pixels[5], resized(decode(path, 3), 16))
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The files that are read, one after the other."""
+    paths: list[Path] = []
+
+    def noting(path: Path) -> bytes:
+        paths.append(path)
+        return read_image_file(path)
+
+    monkeypatch.setattr(cache, "read_image_file", noting)
+    return paths
+
+
+def test_labeling_an_image_decodes_nothing_and_one_more_image_only_that(
+    data: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, read: list[Path]
+) -> None:
+    monkeypatch.setattr(cache, "_NS_UNTIL_SETTLED", 0)
     decoded(data, folder)
-    decode_once(listing, 17, folder=folder)
-    decode_once(listing, 16, 1, folder=folder)
-    turned = listing.select(range(len(listing) - 1, -1, -1))
-    assert np.array_equal(
-        decode_once(turned, 16, folder=folder).pixels, decoded(data, folder).pixels[::-1]
-    )
-    assert len(entries(folder)) == 4
-    path = listing.paths[5]
-    status = path.stat()
-    save_picture(path, seed=99, side=25)
-    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))  # times can lie
+    assert sorted(read) == sorted(list_folder(data).paths)  # each of them once
+    read.clear()
+    (data / "unlabeled" / "3.png").rename(data / "a" / "3.png")
+    with monkeypatch.context() as patch:
+        patch.setattr(cache, "decode", None)
+        moved = decoded(data, folder)
+    check_rows(moved)
+    assert read == [data / "a" / "3.png"]  # it has another name
+    read.clear()
+    new = save_picture(data / "b" / "new.jpg", side=77)
+    (data / "unlabeled" / "5.png").unlink()
     changed = decoded(data, folder)
-    assert np.array_equal(changed.pixels[5], resized(decode(path, 3), 16))
-    assert len(entries(folder)) == 5
+    assert read == [new]
+    check_rows(changed)
+
+
+def test_files_that_did_not_change_are_not_even_read(
+    data: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, read: list[Path]
+) -> None:
+    monkeypatch.setattr(cache, "_NS_UNTIL_SETTLED", 10**18)
+    first = decoded(data, folder)
+    read.clear()
+    decoded(data, folder)
+    assert len(read) == 20  # so new that they could change unnoticed
+    monkeypatch.setattr(cache, "_NS_UNTIL_SETTLED", 0)
+    decoded(data, folder)
+    assert len(read) == 40
+    again = decoded(data, folder)
+    assert len(read) == 40  # the stamps were noted the last time
+    assert np.array_equal(again.pixels, first.pixels)
+
+
+def test_what_others_replaced_is_removed_but_stays_for_those_who_look_at_it(
+    data: Path, folder: Path
+) -> None:
+    images = decoded(data, folder)
+    before, old = images.pixels.copy(), entries(folder)
+    (data / "unlabeled" / "3.png").rename(data / "a" / "3.png")
+    decoded(data, folder)
+    assert len(entries(folder)) == 1
+    assert not entries(folder) & old
+    assert np.array_equal(images.pixels, before)
+
+
+def test_an_entry_with_other_images_is_kept(data: Path, folder: Path) -> None:
+    listing = list_folder(data)
+    decode_once(listing.select(range(15)), 16, folder=folder)
+    decode_once(listing.select(range(1, 20)), 16, folder=folder)
+    assert len(entries(folder)) == 2
+    assert len(decode_once(listing, 16, folder=folder).pixels) == 20
+    assert len(entries(folder)) == 1
+
+
+def test_the_entries_used_last_are_kept_and_foreign_folders_too(
+    data: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entries_module, "_MOST_ENTRIES", 2)
+    (folder / "mine").mkdir(parents=True)
+    for hours, size in ((5, 10), (4, 11)):
+        decoded(data, folder, size)
+        (entry,) = folder.glob(f"images-3x{size}x*")
+        os.utime(entry, (time.time() - 3600 * hours,) * 2)
+    decoded(data, folder, 10)  # used again
+    decoded(data, folder, 12)
+    assert {name[:9] for name in entries(folder)} == {"mine", "images-3x"}
+    assert {path.name[7:11] for path in folder.glob("images-*")} == {"3x10", "3x12"}
 
 
 def test_another_decoder_is_another_entry(
     data: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decoded(data, folder)
-    monkeypatch.setattr(cache, "DECODER", "another")
+    monkeypatch.setattr(entries_module, "DECODER", "another")
     decoded(data, folder)
     assert len(entries(folder)) == 2
 
@@ -213,16 +305,44 @@ def test_progress(data: Path, folder: Path) -> None:
     assert recorder.calls == [(0, 20), (16,), (20,)]
 
 
-@pytest.mark.parametrize("damage", ["pixels", "entry.json", "facts.npz"])
-def test_a_damaged_entry_is_made_again(data: Path, folder: Path, damage: str) -> None:
+def flipped(content: bytes) -> bytes:
+    middle = len(content) // 3
+    return content[:middle] + bytes([content[middle] ^ 255]) + content[middle + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("pixels", lambda content: content[:1000]),
+        ("pixels", lambda content: b""),
+        ("pixels", None),
+        ("facts.npz", lambda content: content[:1000]),
+        ("facts.npz", lambda content: b""),
+        ("facts.npz", lambda content: b"no archive"),
+        ("facts.npz", flipped),
+        ("facts.npz", None),
+    ],
+)
+def test_a_damaged_entry_is_made_again(
+    data: Path, folder: Path, name: str, damage: Callable[[bytes], bytes] | None
+) -> None:
     expected = decoded(data, folder).pixels.copy()
     (entry,) = folder.iterdir()
-    if damage == "pixels":
-        os.truncate(entry / damage, 1000)
-    else:
-        (entry / damage).unlink()
+    content = (entry / name).read_bytes()
+    (entry / name).unlink()
+    if damage is not None:
+        (entry / name).write_bytes(damage(content))
     assert np.array_equal(decoded(data, folder).pixels, expected)
     assert len(entries(folder)) == 1
+
+
+def test_facts_of_other_files_are_not_taken(data: Path, folder: Path) -> None:
+    expected = decoded(data, folder).pixels.copy()
+    (entry,) = folder.iterdir()
+    with np.load(entry / "facts.npz") as columns:
+        shorter = {name: column for name, column in columns.items() if name != "stamps"}
+    np.savez(entry / "facts.npz", stamps=np.array([b"1"]), **shorter)
+    assert np.array_equal(decoded(data, folder).pixels, expected)
 
 
 def test_an_interruption_leaves_nothing_behind_and_the_next_call_starts_again(
@@ -289,16 +409,29 @@ def test_another_process_may_be_faster(
     assert len(entries(folder)) == 1
 
 
-def test_a_file_that_changes_meanwhile_is_noticed(data: Path, folder: Path) -> None:
+def test_a_file_that_changes_meanwhile_is_taken_as_it_was_decoded(data: Path, folder: Path) -> None:
+    path = data / "a" / "2.jpg"
+
     class Meddler(Recorder):
         def on_start(self, step: int, total: int) -> None:
             super().on_start(step, total)
             if len(self.calls) > 1:
-                save_picture(data / "a" / "2.jpg", seed=7)
+                save_picture(path, seed=7)
 
-    with pytest.raises(UserError, match=r"2\.jpg: changed while it was being read; start again"):
-        decode_once(list_folder(data), 16, folder=folder, progress=Meddler())
-    assert entries(folder) == set()
+    position = list_folder(data).paths.index(path)
+    images = decode_once(list_folder(data), 16, folder=folder, progress=Meddler())
+    assert np.array_equal(images.pixels[position], resized(decode(path, 3), 16))
+    assert np.array_equal(decoded(data, folder).pixels, images.pixels)
+    assert len(entries(folder)) == 1
+
+
+def test_an_entry_may_be_larger_than_any_memory(folder: Path) -> None:
+    small = DecodedFile(FileFacts("1", 1, ""), np.zeros((1, 1, 1), np.uint8))
+    entry = store([small], 1, Kind(1, 1), folder)
+    os.truncate(entry.folder / "pixels", 2**40)  # a hole takes no space
+    opened = Entry.open(entry.folder, Kind(2**20, 1))
+    assert opened is not None
+    assert opened.pixels[0, 0, -1, -1] == 0
 
 
 def test_a_full_disk_is_noticed_before(
@@ -326,9 +459,3 @@ def test_the_setting_beats_the_environment_beats_the_cache(
     monkeypatch.setenv("DUALSTUDENT_CACHE", str(tmp_path / "environment"))
     assert cache_folder() == tmp_path / "environment"
     assert cache_folder(tmp_path / "setting") == tmp_path / "setting"
-
-
-def test_the_entry_says_what_it_holds(data: Path, folder: Path) -> None:
-    decoded(data, folder)
-    (entry,) = folder.iterdir()
-    assert json.loads((entry / "entry.json").read_text())["shape"] == [20, 3, 16, 16]

@@ -9,7 +9,7 @@ from PIL import Image
 
 from dualstudent.data.cache import decode_once
 from dualstudent.data.check import DataCheck, Finding, check_images
-from dualstudent.data.folders import list_folder
+from dualstudent.data.folders import list_domains, list_folder
 from tests.data.picture import save_picture
 
 
@@ -172,6 +172,25 @@ def test_missing_parts(data: Path) -> None:
     assert "without any test image: cat" in checked(data).findings[1].message
     shutil.rmtree(data / "test")
     assert "no test images" in checked(data).findings[1].message
+
+
+def test_a_target_without_test_images_cannot_be_judged_by_labels_of_the_source(
+    data: Path, tmp_path: Path
+) -> None:
+    for number in range(5):
+        save_picture(tmp_path / "target" / f"{number}.png", seed=60 + number)
+
+    def messages() -> list[str]:
+        listing = list_domains(data, tmp_path / "target")
+        images = decode_once(listing, 16, folder=tmp_path / "cache", workers=1)
+        return [finding.message for finding in check_images(images).findings]
+
+    assert any("target has no test images" in message for message in messages())
+    for name in ("cat", "dog"):
+        save_picture(tmp_path / "target" / "test" / name / "1.png")
+    assert messages() == []
+    shutil.rmtree(data / "test")
+    assert not any("target" in finding.message for finding in checked(data).findings)
 
 
 def test_classes_that_may_be_one(data: Path) -> None:

@@ -1,3 +1,4 @@
+import os
 import shutil
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from dualstudent import DataSettings, UserError, prepare
 from dualstudent.data.decoding import decode, resized
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import ImageSamples
+from dualstudent.own_images import recipe_on
 from dualstudent.recipes import load_recipe
 from tests.data.digit_files import CLASSES, write_digits
 from tests.data.picture import save_picture
@@ -72,6 +74,42 @@ def test_validation_is_a_share_of_each_class_by_seed_and_takes_no_part(tmp_path:
     assert set(data.labels[held].tolist()) == {-1}
 
 
+def test_copies_of_images_to_validate_on_train_nothing(tmp_path: Path) -> None:
+    digits = write_digits(tmp_path / "digits", labeled=10, unlabeled=30, test=0)
+    settings = DataSettings(path=digits, image_size=8, channels=1, validation=0.2)
+    first = prepare(settings, seed=0)
+    listing = settings.listing()
+    held = sorted(set(range(100)) - set(first.labeled.tolist()))
+    for number, position in enumerate(held):
+        path = listing.paths[position]
+        copy = path.parent if number % 2 else digits / "unlabeled"
+        with Image.open(path) as image:  # other bytes, the same pixels
+            image.save(copy / f"zzz {number}.bmp")
+    shutil.copy(listing.paths[first.labeled[0]], digits / "unlabeled" / "copy.png")  # may stay
+    data = prepare(settings, seed=0)
+    held_images = {image.numpy().tobytes() for image in pixels_of(data, test=True)}
+    assert len(held_images) == len(data.test) == 20
+    taught = torch.cat([data.labeled, data.unlabeled]).tolist()
+    assert not held_images & {pixels_of(data)[i].numpy().tobytes() for i in taught}
+    assert sorted(set(range(len(data.labels))) - set(taught)) == [
+        position
+        for position in range(len(data.labels))
+        if pixels_of(data)[position].numpy().tobytes() in held_images
+    ]
+    assert (data.labels >= 0).nonzero().squeeze(1).tolist() == data.labeled.tolist()
+
+
+def test_a_class_of_one_picture_in_many_copies_keeps_it(tmp_path: Path) -> None:
+    digits = write_digits(tmp_path / "digits", labeled=10, unlabeled=30, test=0)
+    only, *others = sorted((digits / "3").iterdir())
+    for path in others:
+        shutil.copy(only, path)
+    data = prepare(DataSettings(path=digits, image_size=8, channels=1, validation=0.2), seed=0)
+    three = data.classes.index("3")
+    assert data.labels.eq(three).sum() == 10
+    assert three not in data.test_labels.tolist()
+
+
 def test_without_unlabeled_images_all_labels_teach_but_those_held_out(tmp_path: Path) -> None:
     digits = write_digits(tmp_path / "digits", labeled=10, unlabeled=0, test=0)
     settings = DataSettings(path=digits, image_size=8, channels=1, validation=0.2)
@@ -117,6 +155,22 @@ def test_adaptation_takes_labels_from_one_folder_and_all_else_from_the_other(
     assert {path.suffix for path in listing.paths[60:]} == {".bmp"}
 
 
+def test_a_target_without_test_is_never_said_to_be_evaluated(tmp_path: Path) -> None:
+    source = write_digits(tmp_path / "source", labeled=10, unlabeled=10, test=10)
+    target = write_digits(tmp_path / "target", labeled=0, unlabeled=25, test=0, ending=".bmp")
+    settings = DataSettings(
+        path=source, target_path=target, image_size=8, channels=1, validation=0.2
+    )
+    assert settings.evaluated_part == "source validation"
+    assert DataSettings(path=source, validation=0.2).evaluated_part == "validation"
+    assert DataSettings(path=source, target_path=target).evaluated_part == "test"
+    assert DataSettings(source="mnist").evaluated_part == "test"
+    data = prepare(settings, seed=0)
+    labeled = {image.numpy().tobytes() for image in pixels_of(data)[:100]}
+    assert len(data.test) == 20
+    assert {image.numpy().tobytes() for image in pixels_of(data, test=True)} <= labeled
+
+
 def test_formats_and_sizes_can_be_mixed(tmp_path: Path) -> None:
     data = tmp_path / "data"
     for number, ending in enumerate((".png", ".jpg", ".webp", ".tiff", ".gif", ".bmp")):
@@ -146,6 +200,12 @@ def test_formats_and_sizes_can_be_mixed(tmp_path: Path) -> None:
 def test_settings_that_do_not_go_with_a_path(key: str, value: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         DataSettings.model_validate({"path": "somewhere", key: value})
+
+
+def test_a_folder_whose_name_is_no_text_is_refused_before_anything_is_done(tmp_path: Path) -> None:
+    folder = write_digits(tmp_path / os.fsdecode(b"d\xff"), unlabeled=5, test=0)
+    with pytest.raises(UserError, match=r"data\.path = .*is not UTF-8, as recipes are; rename"):
+        recipe_on("demo", folder, None, [])
 
 
 def test_settings_that_need_a_path() -> None:

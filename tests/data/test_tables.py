@@ -136,6 +136,25 @@ def test_mistakes(folder: Path, text: str | bytes, message: str) -> None:
         list_table(saved(folder, text))
 
 
+def test_several_mistakes_are_named_at_once(folder: Path) -> None:
+    rows = ["1.png,a,", ",b,", "2.png,-1,", "1.png,b,", "none.png,b,", "nor.png,b,", "3.png,c,val"]
+    with pytest.raises(UserError) as refused:
+        list_table(saved(folder, "\n".join(["path,label,part", *rows])))
+    for mistake in (
+        "line 3 has no path",
+        "line 4 has label -1",
+        "1.png is given twice",
+        "2 file(s) do not exist, such as none.png in line 6, nor.png in line 7",
+        "line 8 is in part 'val'",
+    ):
+        assert mistake in str(refused.value)
+
+
+def test_of_very_many_mistakes_ten_are_named(folder: Path) -> None:
+    with pytest.raises(UserError, match=r"line 11 has no path; and 5 more$"):
+        list_table(saved(folder, "path,label\n" + 15 * ",b\n"))
+
+
 @pytest.mark.parametrize("column", ["path", "label", "part"])
 def test_a_named_column_that_is_not_there(folder: Path, column: str) -> None:
     table = saved(folder, "path,label\n1.png,a\n2.png,b\n")

@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from PIL import Image
 from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 from torch.utils.data import Dataset
 
 from dualstudent.data.augment import Augmentation, Normalisation
+from dualstudent.data.decoding import UnreadableImage, pixels_of
 from dualstudent.data.features import FeaturePerturbation, FeatureSamples, Standardisation
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import ImageSamples, Samples
@@ -147,9 +149,10 @@ def arrays_from_dataset(dataset: Dataset[Any]) -> tuple[NDArray[Any], NDArray[An
     """All (sample, label) pairs of a PyTorch dataset, each read once.
 
     Args:
-        dataset: with a length. A sample is a PIL image, an array (H, W[, channels]), a tensor
-            (H, W) or, as PyTorch lays images out, (channels, H, W); or a vector. A label is
-            anything, −1 or None where unknown.
+        dataset: with a length. A sample is a PIL image, which becomes grey or colour in bytes as
+            files do (:func:`dualstudent.data.decoding.decode`), an array (H, W[, channels]), a
+            tensor (H, W) or, as PyTorch lays images out, (channels, H, W); or a vector. A label
+            is anything, −1 or None where unknown.
 
     Returns:
         Images as bytes (N, H, W[, channels]) or vectors as floats (N, features); labels.
@@ -163,7 +166,10 @@ def arrays_from_dataset(dataset: Dataset[Any]) -> tuple[NDArray[Any], NDArray[An
     labels = np.empty(length, dtype=object)
     for position in range(length):
         sample, label = dataset[position]
-        array = _array_of(sample)
+        try:
+            array = _array_of(sample)
+        except UnreadableImage as error:
+            raise UserError(f"sample {position} of the dataset: {error.reason}") from error
         if position == 0:
             samples = np.empty((length, *array.shape), array.dtype)
         if array.shape != samples.shape[1:]:
@@ -177,6 +183,9 @@ def arrays_from_dataset(dataset: Dataset[Any]) -> tuple[NDArray[Any], NDArray[An
 
 
 def _array_of(sample: Any) -> NDArray[Any]:
+    if isinstance(sample, Image.Image):
+        pixels = pixels_of(sample)
+        return pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)
     if isinstance(sample, Tensor):
         sample = sample.permute(1, 2, 0) if sample.ndim == 3 else sample
         sample = sample.numpy(force=True)

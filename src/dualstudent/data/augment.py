@@ -53,18 +53,16 @@ class Normalisation(Settings):
 
 def perturbed(
     pixels: Tensor,
-    positions: Tensor,
     augmentation: Augmentation,
     normalisation: Normalisation,
     generator: torch.Generator,
 ) -> Tensor:
-    """One view of the images at ``positions``: shifted, mirrored, normalised, with noise.
+    """One view of every image: shifted, mirrored, normalised, with noise.
 
-    Geometry acts on the bytes, in the same gather that picks the images.
+    Geometry acts on the bytes, in one gather.
 
     Args:
-        pixels: (N, channels, H, W) uint8, the whole data set.
-        positions: (B,) int64.
+        pixels: (B, channels, H, W) uint8.
         augmentation: what to draw.
         normalisation: of the values.
         generator: on the device of ``pixels``; decides everything that is drawn.
@@ -73,10 +71,8 @@ def perturbed(
         (B, channels, H, W) float32, channels last in memory.
     """
     if augmentation.translate or augmentation.flip:
-        chosen = _moved(pixels, positions, augmentation, generator)
-    else:
-        chosen = pixels[positions]
-    images = normalised(chosen, normalisation)
+        pixels = _moved(pixels, augmentation, generator)
+    images = normalised(pixels, normalisation)
     if augmentation.noise:
         noise = torch.empty_like(images).normal_(std=augmentation.noise, generator=generator)
         images += noise
@@ -110,10 +106,8 @@ def factor_and_offset(normalisation: Normalisation, device: torch.device) -> tup
     return 1 / (255 * std), mean / std
 
 
-def _moved(
-    pixels: Tensor, positions: Tensor, augmentation: Augmentation, generator: torch.Generator
-) -> Tensor:
-    count, (height, width) = len(positions), pixels.shape[2:]
+def _moved(pixels: Tensor, augmentation: Augmentation, generator: torch.Generator) -> Tensor:
+    count, _, height, width = pixels.shape
     largest, device = augmentation.translate, pixels.device
     shift = torch.randint(-largest, largest + 1, (2, count, 1), generator=generator, device=device)
     rows = _reflected(torch.arange(height, device=device) + shift[0], height)
@@ -122,7 +116,8 @@ def _moved(
         mirror = torch.rand(count, 1, generator=generator, device=device) < 0.5
         columns = torch.where(mirror, columns.flip(1), columns)
     # Advanced indices around a slice put the channels last: (B, H, W, channels).
-    moved = pixels[positions[:, None, None], :, rows[:, :, None], columns[:, None, :]]
+    images = torch.arange(count, device=device)
+    moved = pixels[images[:, None, None], :, rows[:, :, None], columns[:, None, :]]
     return moved.permute(0, 3, 1, 2)
 
 

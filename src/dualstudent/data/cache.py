@@ -1,28 +1,34 @@
 """Images decoded once: bytes of one size in a memory-mapped file, found again by content."""
 
 import hashlib
-import json
 import math
 import os
-import shutil
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dualstudent.data.decoding import (
-    DECODER,
     Channels,
     UnreadableImage,
     decode,
     read_image_file,
     resized,
+)
+from dualstudent.data.entries import (
+    DecodedFile,
+    Entry,
+    FileFacts,
+    Kind,
+    entries_of,
+    name_of,
+    store,
+    tidy,
 )
 from dualstudent.data.files import cache_folder
 from dualstudent.data.listing import Listing
@@ -30,10 +36,11 @@ from dualstudent.data.workers import Progress, in_processes, in_threads
 from dualstudent.errors import UserError
 from dualstudent.interruption import Interrupted, StopRequest
 
+T = TypeVar("T")
+
 _FILES_PER_PIECE = 16
 _FILES_PER_PROCESS = 256  # for fewer, starting another process takes longer than it saves
-_SECONDS_UNTIL_DEAD = 24 * 3600.0
-_PIXELS, _FACTS, _ENTRY = "pixels", "facts.npz", "entry.json"
+_NS_UNTIL_SETTLED = 2 * 10**9  # the coarsest clock of a usual file system
 
 
 @dataclass(frozen=True)
@@ -42,8 +49,8 @@ class DecodedImages:
 
     Attributes:
         listing: of the readable files; place i here is place i in the arrays.
-        pixels: (N, channels, size, size) uint8, mapped from a file; whoever writes to it changes
-            a copy of that page. ``torch.from_numpy`` takes it as it is.
+        pixels: (N, channels, size, size) uint8, mapped from a file that may be larger than the
+            memory; it can only be read.
         sizes: (N, 2) height and width of each before resizing.
         digests: (N,) of each in full size: equal exactly if the images are, pixel by pixel.
         unreadable: the files that were left out, and why.
@@ -54,35 +61,6 @@ class DecodedImages:
     sizes: NDArray[np.int32]
     digests: NDArray[np.bytes_]
     unreadable: tuple[UnreadableImage, ...]
-
-
-@dataclass(frozen=True)
-class _Work:
-    """What to decode, and how."""
-
-    paths: Sequence[Path]
-    contents: Sequence[str]
-    size: int
-    channels: Channels
-
-    def pieces(self) -> Iterator["_Work"]:
-        for here in _slices(len(self.paths)):
-            yield replace(self, paths=self.paths[here], contents=self.contents[here])
-
-    def key(self) -> str:
-        digest = hashlib.sha256(json.dumps([DECODER, self.size, self.channels]).encode())
-        digest.update("\n".join(self.contents).encode())
-        return digest.hexdigest()
-
-
-@dataclass(frozen=True)
-class _Decoded:
-    """What became of some files: pixels of the readable ones, a reason for each of the others."""
-
-    pixels: list[NDArray[np.uint8]]
-    sizes: list[tuple[int, ...]]
-    digests: list[str]
-    unreadable: dict[int, str]  # by place among those files
 
 
 def decode_once(
@@ -96,14 +74,17 @@ def decode_once(
 ) -> DecodedImages:
     """Every readable image of a listing at one size; decoded only if its content is new.
 
-    The first time, worker processes decode into a file; it appears under its final name when
-    it is complete. After that, the files are only read to see that they are the same.
+    Worker processes read and decode what no entry of the cache holds; the rest is copied from
+    there, into an entry of this listing. A file whose name, number, size and times are those of
+    a file that an entry was made from is taken for the same without being read: its content
+    cannot change without the time that the system keeps of it, unless somebody sets back the
+    clock. All others are read, once.
 
     Args:
         listing: the files.
         size: the short side is brought to it, then the centre square is taken.
         channels: 3 for colour, 1 for grey.
-        progress: is told how many files were compared, then how many were decoded.
+        progress: is told how many files were compared, then how many are in the new entry.
         workers: how many processes; default: by cores and number of files.
         folder: of the cache; default: $DUALSTUDENT_CACHE, else the user's cache folder.
 
@@ -111,15 +92,17 @@ def decode_once(
         UserError: if no image can be read, or without space and rights for the cache.
         Interrupted: after Ctrl-C or SIGTERM; nothing is left behind.
     """
-    folder = cache_folder(folder)
+    kind, cache, paths = Kind(size, channels), cache_folder(folder), listing.paths
     with StopRequest() as stop:
-        contents = _contents(listing.paths, _Watch(len(listing), progress, stop))
-        work = _Work(listing.paths, contents, size, channels)
-        entry = folder / work.key()
-        if _read_entry(entry) is None:
-            fitting = min(os.cpu_count() or 1, math.ceil(len(listing) / _FILES_PER_PROCESS))
-            _make_entry(entry, work, workers or fitting, _Watch(len(listing), progress, stop))
-    return _opened(entry, listing)
+        entries = entries_of(kind, cache)
+        found = _compared(paths, _Known(entries), _Watch(len(paths), progress, stop))
+        entry = _holding(found, entries, kind)
+        if entry is None:
+            watch = _Watch(len(paths), progress, stop)
+            with closing(_assembled(paths, found, kind, workers, watch)) as files:
+                entry = store(files, len(paths), kind, cache)
+            tidy(entry, entries, cache)
+    return _images(entry, listing)
 
 
 class _Watch:
@@ -140,147 +123,146 @@ class _Watch:
             raise Interrupted(self._stop.received, done, "the same command")
 
 
-def _slices(count: int) -> Iterator[slice]:
-    return (slice(i, i + _FILES_PER_PIECE) for i in range(0, count, _FILES_PER_PIECE))
+class _Known:
+    """The files that some entries hold, by what tells them."""
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        files = [file for entry in entries for file in entry.files()]
+        self._by_stamp = {file.facts.stamp: file for file in files if file.facts.stamp}
+        self._by_content = {file.facts.content: file for file in files if file.facts.content}
+        self._lengths = {file.facts.length for file in files}
+
+    def find(self, paths: Sequence[Path]) -> list[DecodedFile | None]:
+        """Each file as it is known, None for those that are new."""
+        return [self._find(path) for path in paths]
+
+    def _find(self, path: Path) -> DecodedFile | None:
+        length, stamp = _length_and_stamp(path)
+        if stamp in self._by_stamp:
+            return self._by_stamp[stamp]
+        if length not in self._lengths:
+            return None  # a new file is read when it is decoded, and only then
+        content, facts = _read(path)
+        if content is None:
+            return DecodedFile(facts, None)
+        file = self._by_content.get(facts.content)
+        return file and replace(file, facts=replace(file.facts, stamp=facts.stamp))
 
 
-def _contents(paths: Sequence[Path], watch: _Watch) -> list[str]:
-    """A digest of each file, or why it has none."""
-    contents: list[str] = []
-    pieces = (paths[here] for here in _slices(len(paths)))
-    with in_threads(_content_digests, pieces, os.cpu_count() or 1) as results:
-        for digests in results:
-            contents += digests
-            watch.add(len(digests))
-    return contents
+def _compared(paths: Sequence[Path], known: _Known, watch: _Watch) -> list[DecodedFile | None]:
+    compared: list[DecodedFile | None] = []
+    with in_threads(known.find, _pieces(paths), os.cpu_count() or 1) as results:
+        for found in results:
+            compared += found
+            watch.add(len(found))
+    return compared
 
 
-def _content_digests(paths: Sequence[Path]) -> list[str]:
-    return [_read(path)[1] for path in paths]
+def _holding(
+    found: Sequence[DecodedFile | None], entries: Iterable[Entry], kind: Kind
+) -> Entry | None:
+    """The entry of exactly these files in this order, if there is one."""
+    facts = [file.facts for file in found if file is not None]
+    if len(facts) < len(found):
+        return None
+    name = name_of(kind, facts)
+    for entry in entries:
+        if entry.folder.name == name:
+            entry.use(facts)
+            return entry
+    return None
 
 
-def _read(path: Path) -> tuple[bytes | UnreadableImage, str]:
+def _assembled(
+    paths: Sequence[Path],
+    found: Sequence[DecodedFile | None],
+    kind: Kind,
+    workers: int | None,
+    watch: _Watch,
+) -> Generator[DecodedFile, None, None]:
+    """Every file in order: what is known as it was found, what is new fresh from a worker."""
+    new = [path for path, file in zip(paths, found, strict=True) if file is None]
+    fitting = min(os.cpu_count() or 1, math.ceil(len(new) / _FILES_PER_PROCESS))
+    work = ((piece, kind) for piece in _pieces(new))
+    reasons = []
+    with in_processes(_decode_piece, work, workers or max(fitting, 1)) as results:
+        fresh = (file for files in results for file in files)
+        for piece in _pieces(found):
+            for file in piece:
+                decoded = file or next(fresh)
+                reasons.append(decoded.facts.reason)
+                yield decoded
+            watch.add(len(piece))
+    if all(reasons):
+        first = UnreadableImage(paths[0], reasons[0])
+        raise UserError(f"none of {len(paths)} files can be read as an image; {first}")
+
+
+def _decode_piece(work: tuple[Sequence[Path], Kind]) -> list[DecodedFile]:
+    """What a worker process does."""
+    paths, kind = work
+    return [_decoded(path, kind) for path in paths]
+
+
+def _decoded(path: Path, kind: Kind) -> DecodedFile:
+    content, facts = _read(path)
+    if content is None:
+        return DecodedFile(facts, None)
+    try:
+        pixels = decode(content, kind.channels)
+    except UnreadableImage as unreadable:
+        return DecodedFile(replace(facts, reason=unreadable.reason), None)
+    whole = hashlib.blake2b(repr(pixels.shape).encode(), digest_size=16)
+    whole.update(pixels.data)
+    _, height, width = pixels.shape
+    return DecodedFile(
+        replace(facts, size=(height, width), digest=whole.hexdigest()), resized(pixels, kind.size)
+    )
+
+
+def _read(path: Path) -> tuple[bytes | None, FileFacts]:
+    """The content of a file, and what can be said of it without decoding."""
+    length, stamp = _length_and_stamp(path)  # before: a change while reading makes another
     try:
         content = read_image_file(path)
     except UnreadableImage as unreadable:
-        return unreadable, unreadable.reason
-    return content, hashlib.blake2b(content, digest_size=32).hexdigest()
+        return None, FileFacts("", length, "", reason=unreadable.reason)
+    digest = hashlib.blake2b(content, digest_size=32).hexdigest()
+    return content, FileFacts(digest, len(content), stamp)
 
 
-def _decode_piece(work: _Work) -> _Decoded:
-    """What a worker process does."""
-    decoded = _Decoded([], [], [], {})
-    for place, (path, expected) in enumerate(zip(work.paths, work.contents, strict=True)):
-        content, digest = _read(path)
-        if digest != expected:
-            raise UserError(f"{path}: changed while it was being read; start again")
-        try:
-            if isinstance(content, UnreadableImage):
-                raise content
-            pixels = decode(content, work.channels)
-        except UnreadableImage as unreadable:
-            decoded.unreadable[place] = unreadable.reason
-            continue
-        decoded.pixels.append(resized(pixels, work.size))
-        decoded.sizes.append(pixels.shape[1:])
-        whole = hashlib.blake2b(repr(pixels.shape).encode(), digest_size=16)
-        whole.update(pixels.data)
-        decoded.digests.append(whole.hexdigest())
-    return decoded
+def _length_and_stamp(path: Path) -> tuple[int, str]:
+    """The size of a file, and a hash of all that changes whenever its content does.
 
-
-def _make_entry(entry: Path, work: _Work, workers: int, watch: _Watch) -> None:
-    shape = (len(work.paths), work.channels, work.size, work.size)
-    with _appearing_at_once(entry, space=math.prod(shape)) as partial:
-        total = _Decoded([], [], [], {})
-        with (
-            (partial / _PIXELS).open("wb") as file,
-            in_processes(_decode_piece, work.pieces(), workers) as results,
-        ):
-            for decoded in results:
-                first = len(total.digests) + len(total.unreadable)
-                total.unreadable.update({first + i: why for i, why in decoded.unreadable.items()})
-                total.sizes.extend(decoded.sizes)
-                total.digests.extend(decoded.digests)
-                for row in decoded.pixels:
-                    file.write(row.data)
-                watch.add(len(decoded.digests) + len(decoded.unreadable))
-        if not total.digests:
-            first_path = UnreadableImage(work.paths[0], total.unreadable[0])
-            raise UserError(f"none of {shape[0]} files can be read as an image; {first_path}")
-        np.savez(
-            partial / _FACTS, sizes=np.array(total.sizes), digests=np.array(total.digests, "S")
-        )
-        facts = {"shape": [len(total.digests), *shape[1:]], "unreadable": total.unreadable}
-        (partial / _ENTRY).write_text(json.dumps(facts))
-
-
-@contextmanager
-def _appearing_at_once(entry: Path, space: int) -> Iterator[Path]:
-    """A folder to fill, which becomes ``entry`` when all went well and vanishes otherwise."""
+    That is the time of the last change, which programs cannot set, as they can that of the last
+    writing. A file that changed just now has no stamp: it could change again within a tick of
+    the file system's clock.
+    """
     try:
-        entry.parent.mkdir(parents=True, exist_ok=True)
-        _remove_the_dead(entry.parent)
-        free = shutil.disk_usage(entry.parent).free
-        if free < space:
-            raise UserError(
-                f"{entry.parent}: {space / 1e9:.1f} GB are needed and {free / 1e9:.1f} GB free; "
-                "make space, or set DUALSTUDENT_CACHE to another folder"
-            )
-        unfinished = tempfile.TemporaryDirectory(dir=entry.parent, prefix="partial-")
-    except OSError as error:
-        raise UserError(
-            f"cannot write to {entry.parent}: {error.strerror}; set DUALSTUDENT_CACHE to a folder "
-            "of yours"
-        ) from error
-    with unfinished as folder:
-        partial = Path(folder) / entry.name
-        partial.mkdir()
-        yield partial
-        for path in partial.iterdir():
-            with path.open("rb+") as file:
-                os.fsync(file.fileno())
-        if entry.exists() and _read_entry(entry) is None:
-            shutil.rmtree(entry)  # damaged from outside
-        try:
-            partial.rename(entry)
-        except OSError:
-            if _read_entry(entry) is None:  # else another process was faster
-                raise
+        status = path.stat()
+    except OSError:
+        return -1, ""
+    if time.time_ns() - max(status.st_ctime_ns, status.st_mtime_ns) < _NS_UNTIL_SETTLED:
+        return status.st_size, ""
+    numbers = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    told = repr((str(path.absolute()), numbers))
+    return status.st_size, hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
 
 
-def _remove_the_dead(folder: Path) -> None:
-    """Delete what processes that were killed left behind."""
-    for partial in folder.glob("partial-*"):
-        try:
-            newest = max(path.stat().st_mtime for path in (partial, *partial.rglob("*")))
-        except OSError:  # its process is just finishing
-            continue
-        if time.time() - newest > _SECONDS_UNTIL_DEAD:
-            shutil.rmtree(partial, ignore_errors=True)
+def _pieces(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    return (items[i : i + _FILES_PER_PIECE] for i in range(0, len(items), _FILES_PER_PIECE))
 
 
-def _read_entry(entry: Path) -> dict[str, Any] | None:
-    """What is in an entry; None if there is none, or not a whole one."""
-    try:
-        facts: dict[str, Any] = json.loads((entry / _ENTRY).read_bytes())
-        is_whole = (entry / _PIXELS).stat().st_size == math.prod(facts["shape"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return facts if is_whole and (entry / _FACTS).is_file() else None
-
-
-def _opened(entry: Path, listing: Listing) -> DecodedImages:
-    about = _read_entry(entry)
-    assert about is not None  # it was found or made a moment ago
-    unreadable = {int(position): reason for position, reason in about["unreadable"].items()}
-    with np.load(entry / _FACTS, allow_pickle=False) as facts:
-        sizes, digests = facts["sizes"], facts["digests"]
+def _images(entry: Entry, listing: Listing) -> DecodedImages:
+    readable = [i for i, facts in enumerate(entry.facts) if not facts.reason]
     return DecodedImages(
-        listing.select([i for i in range(len(listing)) if i not in unreadable]),
-        # Copy on write: torch wants memory that can be written to, the file stays as it is.
-        np.memmap(entry / _PIXELS, np.uint8, mode="c", shape=tuple(about["shape"])),
-        sizes,
-        digests,
-        tuple(UnreadableImage(listing.paths[i], why) for i, why in unreadable.items()),
+        listing.select(readable),
+        entry.pixels,
+        np.array([entry.facts[i].size for i in readable], np.int32),
+        np.array([entry.facts[i].digest for i in readable], "S"),
+        tuple(
+            UnreadableImage(path, facts.reason)
+            for path, facts in zip(listing.paths, entry.facts, strict=True)
+            if facts.reason
+        ),
     )

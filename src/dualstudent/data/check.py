@@ -156,6 +156,12 @@ def _about_labels(listing: Listing) -> Iterable[Finding]:
             f"the classes are imbalanced: {most} has {labeled[most]:,} labels, {least} "
             f"{labeled[least]:,}; rare classes will be predicted too seldom, label more of them",
         )
+    if listing.adapts and not listing.test:
+        yield Finding(
+            "warning",
+            "the target has no test images, so nothing tells how good the model is there: labels "
+            "that are set aside are of the source; put some into the folder test of the target",
+        )
     if not listing.unlabeled:
         yield Finding(
             "warning", "there are no unlabeled images, from which most of the gain would come"

@@ -1,6 +1,8 @@
 """From any image file to upright pixels in bytes, or the reason why not."""
 
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import Literal
@@ -74,12 +76,25 @@ def decode(file: Path | bytes, channels: Channels | None = None) -> NDArray[np.u
         content, path = file, Path()
     if not content:
         raise UnreadableImage(path, "the file is empty")
+    with _told_why_not(path), Image.open(BytesIO(content), formats=_FORMATS) as image:
+        return _pixels(image, channels)
+
+
+def pixels_of(image: Image.Image, channels: Channels | None = None) -> NDArray[np.uint8]:
+    """The pixels of an image that Pillow has opened or made, as :func:`decode` gives them.
+
+    Example:
+        >>> pixels_of(Image.new("RGBA", (1, 1), (255, 0, 0, 0))).tolist()
+        [[[255]], [[255]], [[255]]]
+    """
+    with _told_why_not(Path()):
+        return _pixels(image, channels)
+
+
+@contextmanager
+def _told_why_not(path: Path) -> Iterator[None]:
     try:
-        with Image.open(BytesIO(content), formats=_FORMATS) as image:
-            if image.width * image.height > _MOST_PIXELS:
-                raise Image.DecompressionBombError(f"{image.width} × {image.height}")
-            image.load()
-            pixels = np.asarray(_in_bytes(_upright(image), channels))
+        yield
     except UnidentifiedImageError as error:
         reason = "not an image that can be read: JPEG, PNG, WebP, BMP, TIFF and GIF can"
         raise UnreadableImage(path, reason) from error
@@ -88,6 +103,13 @@ def decode(file: Path | bytes, channels: Channels | None = None) -> NDArray[np.u
         raise UnreadableImage(path, reason) from error
     except Exception as error:  # decoders meet foreign bytes and raise whatever they like
         raise UnreadableImage(path, f"broken or cut off ({error or error!r})") from error
+
+
+def _pixels(image: Image.Image, channels: Channels | None) -> NDArray[np.uint8]:
+    if image.width * image.height > _MOST_PIXELS:
+        raise Image.DecompressionBombError(f"{image.width} × {image.height}")
+    image.load()
+    pixels = np.asarray(_in_bytes(_upright(image), channels))
     return pixels[None] if pixels.ndim == 2 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
 

@@ -94,7 +94,7 @@ class FeatureSamples(Samples):
         return len(self._vectors)
 
     def views(self, positions: Tensor, draws: Sequence[torch.Generator | None]) -> list[Tensor]:
-        chosen = self._vectors[positions]
+        chosen = self._vectors[positions.to(self._vectors.device, non_blocking=True)]
         return [chosen if draw is None else self._perturbed(chosen, draw) for draw in draws]
 
     def identify(self, digest: Digest) -> None:

@@ -2,11 +2,11 @@
 
 import os
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dualstudent.data.listing import Listing, Part, in_natural_order
-from dualstudent.errors import UserError
+from dualstudent.errors import UserError, refuse
 
 # A name without an ending is often the checksum of an image.
 _ENDINGS = {"", ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif"}
@@ -69,7 +69,8 @@ def list_domains(source: Path, target: Path, unlabeled: str = "unlabeled") -> Li
             f"{target / unlabeled}"
         )
     images = _Group(files_below(target, without=(_TEST,)), -1, "train")
-    return _listing(f"{source} → {target}", classes, [*labeled, images], target)
+    listing = _listing(f"{source} → {target}", classes, [*labeled, images], target)
+    return replace(listing, adapts=True)
 
 
 def class_folders(folder: Path, apart: Collection[str] = ()) -> dict[str, Path]:
@@ -119,19 +120,21 @@ def _labeled_groups(folder: Path, unlabeled: str) -> tuple[list[str], list[_Grou
     folders = class_folders(_training_folder(folder, unlabeled), apart)
     # A train is a thing, and whoever names another folder may mean a class by these.
     misnamed = {_TEST, *_VALIDATION} | (_UNLABELED if unlabeled in _UNLABELED else set())
-    for name, path in folders.items():
-        if name.casefold() in misnamed:
-            raise UserError(
-                f"{path}: would be a class called {name!r}; a folder of unlabeled images is called "
-                f"{unlabeled!r} (--unlabeled sets another name), one of test images {_TEST!r}, and "
-                "validation is taken from the labeled images"
-            )
+    refuse(
+        f"{path}: would be a class called {name!r}; a folder of unlabeled images is called "
+        f"{unlabeled!r} (--unlabeled sets another name), one of test images {_TEST!r}, and "
+        "validation is taken from the labeled images"
+        for name, path in folders.items()
+        if name.casefold() in misnamed
+    )
     groups = [
         _Group(files_below(path), label, "train") for label, path in enumerate(folders.values())
     ]
-    for group, path in zip(groups, folders.values(), strict=True):
-        if not any(_looks_like_image(file) for file in group.files):
-            raise UserError(f"{path}: holds no images; put some in, or remove the folder")
+    refuse(
+        f"{path}: holds no images; put some in, or remove the folder"
+        for group, path in zip(groups, folders.values(), strict=True)
+        if not any(_looks_like_image(file) for file in group.files)
+    )
     return list(folders), groups
 
 

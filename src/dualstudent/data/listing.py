@@ -1,12 +1,12 @@
 """Which image files there are, what is known of each, and whether one can train with that."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
-from dualstudent.errors import UserError
+from dualstudent.errors import UserError, refuse
 
 Part = Literal["train", "test"]
 
@@ -22,6 +22,7 @@ class Listing:
         parts: of each, ``"train"`` or ``"test"``.
         classes: the names of the C classes.
         ignored: files that lay there but were not taken for images, by their endings.
+        adapts: whether the labels are of one domain, unlabeled and test images of another.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Listing:
     parts: tuple[Part, ...]
     classes: tuple[str, ...]
     ignored: tuple[Path, ...] = ()
+    adapts: bool = False
 
     def __post_init__(self) -> None:
         if not len(self.paths) == len(self.labels) == len(self.parts):
@@ -39,7 +41,7 @@ class Listing:
             )
         if not self.paths:
             raise UserError(f"{self.name}: holds no images")
-        self._check_values()
+        refuse(self._wrong_values(), self.name)
         known = {self.labels[i] for i in self.labeled}
         if not known:
             raise UserError(
@@ -50,10 +52,12 @@ class Listing:
                 f"{self.name}: all labels are {self.classes[known.pop()]!r}; "
                 "a classifier needs two classes at least"
             )
-        for unseen in sorted({self.labels[i] for i in self.test} - known):
+        unseen = sorted({self.labels[i] for i in self.test} - known)
+        if unseen:
+            names = ", ".join(repr(self.classes[label]) for label in unseen)
             raise UserError(
-                f"{self.name}: the test has images of {self.classes[unseen]!r}, of which there "
-                "is none in training; label some, or take the class out of the test"
+                f"{self.name}: the test has images of {names}, of which there is none in training; "
+                "label some, or take them out of the test"
             )
 
     def __len__(self) -> int:
@@ -87,19 +91,19 @@ class Listing:
         pairs = zip(self.labels, self.parts, strict=True)
         return [i for i, (label, part) in enumerate(pairs) if wanted(label, part)]
 
-    def _check_values(self) -> None:
+    def _wrong_values(self) -> Iterator[str]:
         for path, label, part in zip(self.paths, self.labels, self.parts, strict=True):
             if part not in get_args(Part):
-                raise UserError(f"{self.name}: {path} is in part {part!r}; use 'train' or 'test'")
-            if not -1 <= label < len(self.classes):
-                raise UserError(
-                    f"{self.name}: {path} has label {label}; there are {len(self.classes)} "
-                    "classes, and −1 for unlabeled"
+                yield f"{path} is in part {part!r}; use 'train' or 'test'"
+            elif not -1 <= label < len(self.classes):
+                yield (
+                    f"{path} has label {label}; there are {len(self.classes)} classes, and −1 for "
+                    "unlabeled"
                 )
-            if part == "test" and label < 0:
-                raise UserError(
-                    f"{self.name}: the test image {path} has no label; label it, or move it to "
-                    "the unlabeled images"
+            elif part == "test" and label < 0:
+                yield (
+                    f"the test image {path} has no label; label it, or move it to the unlabeled "
+                    "images"
                 )
 
 

@@ -78,7 +78,6 @@ class StepLook:
         process = [self._share.number] if self._share.number else []
         broken: list[str] = []
         for attempt in range(_ATTEMPTS):
-            positions = positions.to(self._device, non_blocking=True)
             draws = [
                 generator_for(self._seed, "view", step, number, *process, device=self._device)
                 for number in range(self._views)
@@ -122,7 +121,7 @@ class ChunkLook:
         device: torch.device | str,
     ) -> None:
         self._device = "cpu" if samples.streamed else device
-        self._samples, self._positions = samples.to(self._device), positions.to(self._device)
+        self._samples, self._positions = samples.to(self._device), positions
         self._size, self._seed = size, seed
 
     def __call__(self, number: int) -> Look:

@@ -1,5 +1,6 @@
 """Whatever people have of their own images: as one listing, and as what a run sees."""
 
+import warnings
 from pathlib import Path
 
 import torch
@@ -7,6 +8,7 @@ from torch import Tensor
 
 from dualstudent.data.augment import Augmentation, Normalisation
 from dualstudent.data.cache import DecodedImages
+from dualstudent.data.duplicates import exact_duplicates
 from dualstudent.data.files import is_there
 from dualstudent.data.folders import list_domains, list_folder
 from dualstudent.data.images import Images
@@ -63,24 +65,29 @@ def prepared_from_files(
 
     Args:
         images: of a listing of :func:`list_images`.
-        validation: share of the labels to hold out and evaluate on; 0 if there is a test.
+        validation: share of the labels to hold out and evaluate on; 0 if there is a test. Copies
+            of an image that is held out, labeled or not, take no part in training.
         seed: decides which.
         augmentation: what perturbs a view.
         normalisation: of the pixel values.
     """
     listing = images.listing
     known, trained = len(listing.labeled), len(listing.labeled) + len(listing.unlabeled)
-    pixels, labels = torch.from_numpy(images.pixels), torch.tensor(listing.labels)
+    with warnings.catch_warnings(action="ignore"):  # that nobody may write to it, and nobody does
+        pixels = torch.from_numpy(images.pixels)
+    labels = torch.tensor(listing.labels)
     source = Images(listing.name, pixels[:known], labels[:known], listing.classes)
-    tested = torch.arange(trained, len(listing))
+    tested = hidden = torch.arange(trained, len(listing))
     if validation:
         if len(tested):
             raise UserError(
                 f"data.validation = {validation}, but {listing.name} has test images, which the "
                 "run is evaluated on; leave data.validation out"
             )
-        tested = held_out(source, validation, seed)
-    labeled = _all_but(tested, known)
+        first = torch.from_numpy(exact_duplicates(images.digests))
+        tested = held_out(source, validation, seed, first[:known] == torch.arange(known))
+        hidden = torch.isin(first, tested).nonzero().squeeze(1)
+    labeled = _all_but(hidden, 0, known)
     given = torch.full((trained,), -1)
     given[labeled] = labels[labeled]
     # A slice is no copy; the positions of a validation part are, of a share of the labeled.
@@ -90,14 +97,14 @@ def prepared_from_files(
         ImageSamples(pixels[:trained], augmentation, normalisation),
         given,
         labeled,
-        torch.arange(known, trained) if listing.unlabeled else labeled,
+        _all_but(hidden, known, trained) if listing.unlabeled else labeled,
         ImageSamples(test, augmentation, normalisation),
         labels[tested],
         source,
     )
 
 
-def _all_but(positions: Tensor, count: int) -> Tensor:
-    """Those below ``count`` that are not among ``positions``."""
-    everywhere = torch.arange(count)
+def _all_but(positions: Tensor, start: int, end: int) -> Tensor:
+    """Those from ``start`` to ``end`` that are not among ``positions``."""
+    everywhere = torch.arange(start, end)
     return everywhere[~torch.isin(everywhere, positions)]

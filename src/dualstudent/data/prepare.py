@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 import torch
 from pydantic import Field, field_validator, model_validator
@@ -96,7 +96,8 @@ class DataSettings(Settings):
         ge=0,
         lt=1,
         description="share of the labels of own images that is held out, of each class alike, to "
-        "evaluate on where there is no test",
+        "evaluate on where there is no test (with target_path: on the source); exact copies of "
+        "these images train nothing either",
     )
     image_size: Annotated[int, Field(gt=0)] | None = Field(
         None, description="pixels a side; default: as the source has them, 32 for own images"
@@ -122,7 +123,12 @@ class DataSettings(Settings):
     @field_validator("split", "folder", "path", "target_path")
     @classmethod
     def _independent_of_the_working_folder(cls, path: Path | None) -> Path | None:
-        return None if path is None else path.expanduser().absolute()
+        if path is None:
+            return None
+        whole = path.expanduser().absolute()
+        if any("\ud800" <= letter <= "\udfff" for letter in str(whole)):  # bytes that are no text
+            raise ValueError(f"{str(whole)!r} is not UTF-8, as recipes are; rename the folder")
+        return whole
 
     @model_validator(mode="after")
     def _of_one_kind(self) -> Self:
@@ -134,6 +140,13 @@ class DataSettings(Settings):
             if getattr(self, key) != type(self).model_fields[key].default:
                 raise ValueError(f"{key} {why}")
         return self
+
+    @property
+    def evaluated_part(self) -> Literal["test", "validation", "source validation"]:
+        """What a run is evaluated on; labels to validate on are never of the target."""
+        if not self.validation:
+            return "test"
+        return "validation" if self.target_path is None else "source validation"
 
     def listing(self) -> Listing:
         """Of the own images that ``path`` names."""
@@ -166,28 +179,31 @@ def prepare(
             "the recipe names no data.source: its data are handed over from Python, as the "
             "argument data of train, resume or load_trained"
         )
-    if {settings.source, settings.target} in ({settings.source}, *_SHARE_IMAGES):
+    return _prepared_from_published(settings, settings.source, seed, augmentation, normalisation)
+
+
+def _prepared_from_published(
+    settings: DataSettings,
+    name: DataSetName,
+    seed: int,
+    augmentation: Augmentation,
+    normalisation: Normalisation,
+) -> PreparedData:
+    if {name, settings.target} in ({name}, *_SHARE_IMAGES):
         raise UserError(
-            f"data.target = {settings.target!r} has the images of data.source = "
-            f"{settings.source!r}; name another data set to adapt to, or none"
+            f"data.target = {settings.target!r} has the images of data.source = {name!r}; name "
+            "another data set to adapt to, or none"
         )
-    source = _loaded(settings, settings.source, "train")
+    source = _loaded(settings, name, "train")
     if settings.images is not None:
         source = source.select(choose_images(source, settings.images, seed))
-    labeled = _labeled_positions(settings, source, seed)
-    parts = [source]
+    target = None
     if settings.target is not None:
         target = _loaded(settings, settings.target, "train")
         _check_same_task(source, target)
-        parts.append(target)
-        unlabeled = torch.arange(len(target)) + len(source)
-    elif len(labeled) == len(source):
-        unlabeled = labeled
-    else:
-        hidden = torch.ones(len(source), dtype=torch.bool)
-        hidden[labeled] = False
-        unlabeled = hidden.nonzero().squeeze(1)
-    test = _loaded(settings, settings.target or settings.source, "test")
+    test = _loaded(settings, settings.target or name, "test")
+    parts = [source] if target is None else [source, target]
+    labeled = _labeled_positions(settings, source, seed)
     labels = torch.full((sum(map(len, parts)),), -1)
     labels[labeled] = source.labels[labeled]
     made = _Maker(
@@ -202,7 +218,7 @@ def prepare(
         made.samples(parts),
         labels,
         labeled,
-        unlabeled,
+        _unlabeled_positions(labels, labeled, None if target is None else len(source)),
         made.samples([test]),
         test.labels,
         source,
@@ -262,6 +278,16 @@ def _labeled_positions(settings: DataSettings, source: DataSet, seed: int) -> Te
             f"{len(labeled)} labels"
         )
     return labeled
+
+
+def _unlabeled_positions(labels: Tensor, labeled: Tensor, target: int | None) -> Tensor:
+    """All of the target, which begins at position ``target``; without one, what has no label.
+
+    If everything has a label, everything also teaches as if it had none.
+    """
+    if target is not None:
+        return torch.arange(target, len(labels))
+    return (labels < 0).nonzero().squeeze(1) if len(labeled) < len(labels) else labeled
 
 
 def _check_same_task(source: DataSet, target: DataSet) -> None:

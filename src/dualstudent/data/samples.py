@@ -11,6 +11,8 @@ from dualstudent.data.augment import Augmentation, Normalisation, normalised, pe
 from dualstudent.data.broken import Tally
 from dualstudent.errors import UserError
 
+_SHARE_OF_DEVICE = 1 / 4  # of its free memory, for samples; networks and views need the rest
+
 
 class Digest(Protocol):
     """What hashlib's hashes have in common."""
@@ -50,7 +52,7 @@ class Samples(ABC):
         """One tensor of the samples at ``positions`` per entry of ``draws``.
 
         Args:
-            positions: (B,) int64.
+            positions: (B,) int64, best on the CPU, from which they are brought to the samples.
             draws: a generator decides all that perturbs its view; None asks for the clean samples.
 
         Returns:
@@ -84,12 +86,17 @@ class Samples(ABC):
 
 
 class ImageSamples(Samples):
-    """Images of one size in memory, as bytes, once.
+    """Images of one size in memory, or mapped from a file, as bytes, once.
+
+    Views are made on a device. The images are brought there as a whole if they take no more than
+    a quarter of its free memory; else they stay where they are, and the bytes of every batch
+    are brought there. Both give the same views: all is drawn on the device.
 
     Args:
         pixels: (N, channels, H, W) uint8.
         augmentation: what perturbs a view.
         normalisation: of the pixel values.
+        device: where views are made; default: where the pixels are.
 
     Example:
         >>> black = torch.zeros(5, 1, 2, 2, dtype=torch.uint8)
@@ -100,11 +107,15 @@ class ImageSamples(Samples):
     """
 
     def __init__(
-        self, pixels: Tensor, augmentation: Augmentation, normalisation: Normalisation
+        self,
+        pixels: Tensor,
+        augmentation: Augmentation,
+        normalisation: Normalisation,
+        device: torch.device | None = None,
     ) -> None:
         augmentation.check_only("translate", "flip", "noise", where="in memory")
         _check_fit(pixels, augmentation, normalisation)
-        self.pixels = pixels
+        self.pixels, self._device = pixels, device or pixels.device
         self._augmentation, self._normalisation = augmentation, normalisation
 
     @property
@@ -119,10 +130,12 @@ class ImageSamples(Samples):
         return len(self.pixels)
 
     def views(self, positions: Tensor, draws: Sequence[torch.Generator | None]) -> list[Tensor]:
+        chosen = self.pixels[positions.to(self.pixels.device, non_blocking=True)]
+        chosen = chosen.to(self._device, non_blocking=True)
         return [
-            normalised(self.pixels[positions], self._normalisation)
+            normalised(chosen, self._normalisation)
             if draw is None
-            else perturbed(self.pixels, positions, self._augmentation, self._normalisation, draw)
+            else perturbed(chosen, self._augmentation, self._normalisation, draw)
             for draw in draws
         ]
 
@@ -130,7 +143,16 @@ class ImageSamples(Samples):
         feed(digest, self.pixels)
 
     def to(self, device: torch.device | str) -> Self:
-        return type(self)(self.pixels.to(device), self._augmentation, self._normalisation)
+        device = torch.device(device)
+        free = free_memory(device)
+        fits = free is None or self.pixels.nbytes <= free * _SHARE_OF_DEVICE
+        pixels = self.pixels.to(device) if fits else self.pixels
+        return type(self)(pixels, self._augmentation, self._normalisation, device)
+
+
+def free_memory(device: torch.device) -> int | None:
+    """Free bytes of a device of its own memory; None for the CPU, whose memory is not another."""
+    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else None
 
 
 def _check_fit(pixels: Tensor, augmentation: Augmentation, normalisation: Normalisation) -> None:

@@ -38,16 +38,18 @@ def choose_images(data: DataSet, count: int, seed: int) -> Tensor:
     return _balanced(data, count, seed, "images")
 
 
-def held_out(data: DataSet, share: float, seed: int) -> Tensor:
+def held_out(data: DataSet, share: float, seed: int, distinct: Tensor) -> Tensor:
     """Positions of a share of each class, to validate on, sorted; every class keeps a sample.
 
     Args:
         data: to choose from.
         share: of each class, rounded.
         seed: decides the choice.
+        distinct: (N,) bool, one sample of each that is there more than once; only they count.
     """
     chosen = []
-    for members in _members(data, seed, "validation"):
+    for everyone in _members(data, seed, "validation"):
+        members = everyone[distinct[everyone]]
         chosen.append(members[: share_of_class(len(members), share)])
     positions = torch.cat(chosen).sort().values
     if len(positions) == 0:

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from dualstudent.data.listing import Listing, Part, in_natural_order
-from dualstudent.errors import UserError
+from dualstudent.errors import UserError, refuse
 
 _PATH_NAMES = ("path", "file", "filename", "file_name", "filepath", "file_path", "image")
 _LABEL_NAMES = ("label", "class", "category", "target")
 _PART_NAMES = ("part", "split")
 _PARTS: dict[str, Part] = {"": "train", "train": "train", "training": "train", "test": "test"}
 _PARQUET_BEGINS = b"PAR1"
+_SHOWN = 10  # files that do not exist
 
 
 @dataclass(frozen=True)
@@ -54,15 +55,15 @@ def list_table(table: Path, columns: Columns | None = None) -> Listing:
         is_parquet = file.read(len(_PARQUET_BEGINS)) == _PARQUET_BEGINS
     read = _read_parquet if is_parquet else _read_csv
     files: dict[str, _Row] = {}
+    problems = []
     for row in read(table, columns or Columns()):
-        path = _checked_path(table, row)
-        before = files.setdefault(path, row)
-        if (before.label, before.part) != (row.label, row.part):
-            raise UserError(
-                f"{table}: {row.path} is given twice, {_meaning(before)} in {before.where} and "
-                f"{_meaning(row)} in {row.where}; keep one"
-            )
-    _check_files_exist(table, files)
+        wrong = _wrong_with(row)
+        if wrong is None:
+            before = files.setdefault(os.path.normpath(table.parent / row.path), row)
+            wrong = _contradiction(before, row)
+        if wrong is not None:
+            problems.append(wrong)
+    refuse([*problems, *_missing(table, files)], str(table))
     classes = in_natural_order({row.label for row in files.values() if row.label})
     numbers = {name: number for number, name in enumerate(classes)} | {"": -1}
     return Listing(
@@ -74,29 +75,37 @@ def list_table(table: Path, columns: Columns | None = None) -> Listing:
     )
 
 
-def _checked_path(table: Path, row: _Row) -> str:
+def _wrong_with(row: _Row) -> str | None:
     if "\0" in row.path + row.label:
-        raise UserError(f"{table}: {row.where} has a NUL byte; is this a table?")
+        return f"{row.where} has a NUL byte; is this a table?"
     if not row.path:
-        raise UserError(f"{table}: {row.where} has no path")
+        return f"{row.where} has no path"
     if row.part not in _PARTS:
-        raise UserError(
-            f"{table}: {row.where} is in part {row.part!r}; use train or test "
+        return (
+            f"{row.where} is in part {row.part!r}; use train or test "
             "(validation is taken from the labeled images)"
         )
     if row.label == "-1":
-        raise UserError(
-            f"{table}: {row.where} has label -1; leave the label blank where there is none"
-        )
-    return os.path.normpath(table.parent / row.path)
+        return f"{row.where} has label -1; leave the label blank where there is none"
+    return None
 
 
-def _check_files_exist(table: Path, files: dict[str, _Row]) -> None:
-    missing = [row for path, row in files.items() if not Path(path).is_file()]
-    if missing:
-        raise UserError(
-            f"{table}: {len(missing)} file(s) do not exist, such as {missing[0].path} in "
-            f"{missing[0].where}; paths are relative to {table.absolute().parent}"
+def _contradiction(before: _Row, row: _Row) -> str | None:
+    if (before.label, before.part) == (row.label, row.part):
+        return None
+    return (
+        f"{row.path} is given twice, {_meaning(before)} in {before.where} and "
+        f"{_meaning(row)} in {row.where}; keep one"
+    )
+
+
+def _missing(table: Path, files: dict[str, _Row]) -> Iterator[str]:
+    rows = [row for path, row in files.items() if not Path(path).is_file()]
+    if rows:
+        some = ", ".join(f"{row.path} in {row.where}" for row in rows[:_SHOWN])
+        yield (
+            f"{len(rows)} file(s) do not exist, such as {some}; paths are relative to "
+            f"{table.absolute().parent}"
         )
 
 

@@ -33,7 +33,7 @@ def probabilities(network: nn.Module, samples: Samples, perturbed_by: int | None
     samples, answers = samples.to(device), []
     with evaluation_mode(network):
         for start in range(0, len(samples), CHUNK):
-            positions = torch.arange(start, min(start + CHUNK, len(samples)), device=device)
+            positions = torch.arange(start, min(start + CHUNK, len(samples)))
             draw = None
             if perturbed_by is not None:
                 draw = generator_for(perturbed_by, "test view", start, device=device)
