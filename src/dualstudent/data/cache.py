@@ -78,7 +78,7 @@ def decode_once(
     there, into an entry of this listing. A file whose name, number, size and times are those of
     a file that an entry was made from is taken for the same without being read: its content
     cannot change without the time that the system keeps of it, unless somebody sets back the
-    clock. All others are read, once.
+    clock. All others are read: once, or twice if their length is that of a file that is known.
 
     Args:
         listing: the files.
