@@ -135,6 +135,7 @@ def test_predict_writes_nothing_where_something_is_wrong(
         (["digits/test"], "mine.csv", "mine.csv already exists; choose another -o"),
         (["nowhere"], "new.csv", "nowhere: does not exist; give images"),
         (["empty"], "new.csv", "empty: holds no images"),
+        (["digits/test"], "no/new.csv", "no/new.csv: there is no folder no; make it first"),
         (["bad.png"], "new.csv", "none of 1 files can be read; bad.png: not an image"),
     ):
         code, _, messages = command("predict", str(run.folder), *paths, "-o", output)

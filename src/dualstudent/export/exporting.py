@@ -19,11 +19,12 @@ from dualstudent.methods import Method
 from dualstudent.networks.network import NetworkSettings
 from dualstudent.recipes.reading import to_toml
 from dualstudent.recipes.schema import DeviceSettings, Recipe
-from dualstudent.training.checkpoint import read_notes, replaced_at_once
+from dualstudent.training.checkpoint import read_notes
 from dualstudent.training.evaluation import evaluation_mode
 from dualstudent.training.model import load_trained
 from dualstudent.training.run import Run, versions
 from dualstudent.training.training import Training
+from dualstudent.writing import check_is_free, new_file
 
 FORMATS: dict[str, FileFormat] = {
     "onnx": OnnxFile(),
@@ -69,13 +70,13 @@ def export_run(run: Run, to: str, path: Path | None = None, student: str | None 
     training = load_trained(run, device=DeviceSettings(accelerator="cpu"))
     student = _chosen(run, training.method, student)
     path = path or run.folder / (student + file_format.suffix)
-    _check_free(path)
+    check_is_free(path)  # before the work
     network = training.method.evaluated[student]
     model = DeployedModel(_card(run, training, student))
     model.network.load_state_dict(folded_state(network))
     seen = training.data.test if len(training.data.test) else training.data.train
     images, expected = _answers(network, seen, training.recipe.normalisation)
-    with replaced_at_once(path) as partial:
+    with new_file(path) as partial:
         file_format.write(model, partial)
         # A single image too: it is what most callers have.
         found = torch.cat([file_format.run(partial, part) for part in (images[:1], images[1:])])
@@ -94,13 +95,6 @@ def _chosen(run: Run, method: Method, student: str | None) -> str:
     if name not in known:
         raise UserError(f"{run.folder} has no network {name!r}; use one of {', '.join(known)}")
     return str(name)
-
-
-def _check_free(path: Path) -> None:
-    if path.exists():
-        raise UserError(f"{path} already exists; choose another -o FILE, or remove it first")
-    if not path.parent.is_dir():
-        raise UserError(f"{path}: there is no folder {path.parent}; make it first")
 
 
 def _card(run: Run, training: Training, student: str) -> ModelCard:

@@ -3,10 +3,9 @@
 import csv
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TextIO, cast, get_args
+from typing import cast, get_args
 
 import numpy as np
 import torch
@@ -29,6 +28,7 @@ from dualstudent.training.evaluation import evaluation_mode
 from dualstudent.training.model import load_weights
 from dualstudent.training.run import Run
 from dualstudent.training.training import build_method
+from dualstudent.writing import check_is_free, new_file
 
 _CHUNK = 250  # as many as an evaluation looks at, so that views are perturbed alike
 _READERS = 4  # threads; each holds two chunks at most
@@ -161,8 +161,14 @@ def write_predictions(
         UserError: if run, paths or output are wrong; then nothing is written.
         Interrupted: after Ctrl-C or SIGTERM; then neither.
     """
+    check_is_free(output)  # before the work
     files, predictor, written = _files(paths), Predictor(run), Written()
-    with _appearing(output) as sheet, StopRequest() as stop:
+    with (
+        new_file(output) as partial,
+        # Names of files may be bytes that are no text; they are written as they are.
+        partial.open("w", encoding="utf-8", errors="surrogateescape", newline="") as sheet,
+        StopRequest() as stop,
+    ):
         rows = csv.writer(sheet)
         columns = [f"p({name})" for name in predictor.classes] if each_class else []
         rows.writerow(["path", "label", "probability", "stable", "agree", *columns])
@@ -192,22 +198,6 @@ def _rows(found: Predictions, classes: Sequence[str], each_class: bool) -> Itera
         truths = [str(truth).lower() for truth in (stable, agree)]
         more = [f"{each:.6f}" for each in every] if each_class else []
         yield [str(path), classes[label], f"{p:.6f}", *truths, *more]
-
-
-@contextmanager
-def _appearing(output: Path) -> Iterator[TextIO]:
-    """A new text file that takes its name when it is complete, and vanishes otherwise."""
-    if is_there(output):
-        raise UserError(f"{output} already exists; choose another -o")
-    partial = output.with_name(output.name + ".partial")
-    # Names of files may be bytes that are no text; they are written as they are.
-    with partial.open("x", encoding="utf-8", errors="surrogateescape", newline="") as file:
-        try:
-            yield file
-        except BaseException:
-            partial.unlink()
-            raise
-    partial.rename(output)
 
 
 def _files(paths: Iterable[Path]) -> list[Path]:
