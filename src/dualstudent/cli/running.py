@@ -1,6 +1,5 @@
 """Commands that make runs: demo, train, resume; and evaluate, which repeats their figures."""
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,9 +8,10 @@ import typer
 from dualstudent.cli.arguments import Changes, RunFolder
 from dualstudent.cli.speaking import console, tell
 from dualstudent.errors import UserError
+from dualstudent.report.line import print_line
 
 if TYPE_CHECKING:
-    from dualstudent.training.run import Run
+    from dualstudent.recipes import Recipe
 
 
 def demo(
@@ -50,90 +50,67 @@ def train(
     Or on own images: [bold]dualstudent train --data FOLDER[/bold] looks at them first, and chooses
     a recipe.
     """
-    from dualstudent.own_images import OwnImages, recipe_chosen_for, recipe_on
-    from dualstudent.recipes import load_recipe
+    from dualstudent.own_images import OwnImages
+    from dualstudent.report.outcome import show_outcome
     from dualstudent.training.loop import train as train_by
     from dualstudent.training.progress import progress_on
     from dualstudent.training.run import Run
 
-    if target is not None and data is None:
-        raise UserError("--target is what to adapt to; name the labeled source with --data")
-    if out is not None:
-        Run.check_is_free(out)  # before a long look at the images
     changes, own = set_ or [], OwnImages(console, tell)
-    if data is None:
-        if recipe is None:
-            raise UserError("name a recipe ('dualstudent recipes' lists them), or --data FOLDER")
-        chosen, name = load_recipe(recipe, changes), Path(recipe).stem
-    elif recipe is not None:
-        chosen, name = recipe_on(recipe, data, target, changes), Path(recipe).stem
-    else:
-        chosen = recipe_chosen_for(data, target, changes, own)
-        name = data.resolve().name if data.is_dir() else data.stem
-    folder = out or Path("runs") / f"{name}-{chosen.seed}"
-    Run.check_is_free(folder)
+    asked, name = _asked_for(recipe, data, target, changes)
+    folder = out or Path("runs") / f"{name}-{asked.seed}"
+    Run.check_is_free(folder)  # before a long look at the images
+    chosen = own.choose(asked, changes) if recipe is None else asked
     own.get_ready(chosen.data)
     with progress_on(console) as progress:
         run = train_by(chosen, folder, progress.observer(folder.name))
-    _show(run)
+    show_outcome(run, console)
     if chosen.data.path is not None:
-        own.say(
-            f"to change the recipe: cp {shlex.quote(str(run.recipe))} mine.toml, edit it, "
-            "dualstudent train mine.toml"
-        )
-        own.say(
-            "to use the model: dualstudent predict "
-            f"{shlex.quote(str(run.folder))} IMAGES -o predictions.csv"
-        )
+        own.say_what_next(run)
+
+
+def _asked_for(
+    recipe: str | None, data: Path | None, target: Path | None, changes: list[str]
+) -> "tuple[Recipe, str]":
+    """A recipe, of which the rest is chosen if none was named; and a name for the run."""
+    from dualstudent.own_images import asked_for, recipe_on, where_images_are
+    from dualstudent.recipes import load_recipe
+
+    if data is None:
+        if target is not None:
+            raise UserError("--target is what to adapt to; name the labeled source with --data")
+        if recipe is None:
+            raise UserError("name a recipe ('dualstudent recipes' lists them), or --data FOLDER")
+        return load_recipe(recipe, changes), Path(recipe).stem
+    where = where_images_are(data, target_path=target)
+    if recipe is None:
+        return asked_for(where, changes), data.resolve().name if data.is_dir() else data.stem
+    return recipe_on(recipe, where, changes), Path(recipe).stem
 
 
 def resume(run: RunFolder) -> None:
-    """Continue a run exactly where it stopped."""
+    """Continue a run exactly where it stopped; of a finished one, show the result."""
+    from dualstudent.report.outcome import show_outcome
     from dualstudent.training.loop import resume as continue_run
     from dualstudent.training.progress import progress_on
+    from dualstudent.training.run import Run
 
+    if Run.open(run).result.is_file():
+        print_line(console, f"{run} has finished already:")
     with progress_on(console) as progress:
         continued = continue_run(run, progress.observer(run.name))
-    _show(continued)
+    show_outcome(continued, console)
 
 
 def evaluate(run: RunFolder) -> None:
-    """Evaluate the networks of a finished run on its test set, or on what it validated on."""
+    """Evaluate the networks of a finished run on its test part, else on its validation part."""
     from dualstudent.report.tables import result_table
     from dualstudent.training.model import evaluate_run
     from dualstudent.training.run import Run
 
     opened = Run.open(run)
     figures = evaluate_run(opened)
-    console.print(result_table(figures, f"{run}, {_evaluated_part(opened)} set"))
-
-
-def _show(run: "Run") -> None:
-    from dualstudent.report.curves import draw_curves
-    from dualstudent.report.tables import duration, percent, result_table
-
-    result = run.read_result()
-    if result["error"] is not None:
-        part = _evaluated_part(run)
-        console.print(result_table(result["networks"], f"{run.folder}, last epoch, {part} set"))
-        chosen = result["chosen_on_test"]["error"]
-        headline = " and ".join(result["headline"])
-        console.print(f"result, {headline}: {percent(result['error'])} {part} error")
-        console.print(
-            f"best epoch and network chosen on the {part} set (not honest): {percent(chosen)}"
-        )
-        draw_curves({"": run.read_metrics()}, run.curves, str(run.folder))
-    else:
-        console.print("not evaluated: there are neither test images nor labels to validate on")
-    if unreadable := result.get("unreadable_images"):
-        left_out = f"{unreadable} images could not be read and were left out: see {run.log}"
-        console.print(left_out, markup=False)
-    curves = f", curves in {run.curves}" if run.curves.is_file() else ""
-    console.print(f"{duration(result['seconds'])}; files in {run.folder}{curves}", markup=False)
-
-
-def _evaluated_part(run: "Run") -> str:
-    return "validation" if run.read_recipe().data.validation else "test"
+    console.print(result_table(figures, f"{run}, {opened.evaluated_part} part"))
 
 
 def _free_folder(wanted: Path) -> Path:

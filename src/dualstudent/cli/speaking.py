@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from dualstudent.errors import UserError, on_one_line
+from dualstudent.errors import UserError
 from dualstudent.interruption import Interrupted
+from dualstudent.report.line import print_line
 
 if TYPE_CHECKING:
     from dualstudent.data.check import Finding
@@ -33,7 +34,7 @@ def run_for_people(command: Callable[[], object]) -> None:
 
 def say(what: str, colour: str, message: str) -> None:
     messages.print(f"[bold {colour}]{what}:[/bold {colour}]", end=" ")
-    messages.print(on_one_line(message), markup=False, highlight=False, soft_wrap=True)
+    print_line(messages, message)
 
 
 def tell(finding: "Finding") -> None:
