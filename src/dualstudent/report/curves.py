@@ -26,11 +26,12 @@ def draw_curves(runs: Mapping[str, Metrics], path: Path, title: str = "") -> Non
     for label, metrics in runs.items():
         tested = [record for record in metrics if record["test"]]
         epochs = [record["epoch"] for record in tested]
+        point = "o" if len(tested) == 1 else ""  # a line through one point cannot be seen
         for name in tested[-1]["test"]:
             line = f"{label}, {name}" if label else name
             figures = [record["test"][name] for record in tested]
-            error.plot(epochs, [f["error"] for f in figures], label=line)
-            stable.plot(epochs, [f["stable_share"] for f in figures], label=line)
+            error.plot(epochs, [f["error"] for f in figures], point + "-", label=line)
+            stable.plot(epochs, [f["stable_share"] for f in figures], point + "-", label=line)
     against_epochs(error, "error in %")
     against_epochs(stable, "stable samples in %")
     for axes in (error, stable):
