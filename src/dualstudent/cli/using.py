@@ -8,7 +8,7 @@ import typer
 
 from dualstudent.cli.arguments import RunFolder
 from dualstudent.cli.speaking import console, say
-from dualstudent.errors import on_one_line
+from dualstudent.report.line import print_line
 
 
 class ExportFormat(StrEnum):
@@ -30,6 +30,7 @@ def predict(
     ] = False,
 ) -> None:
     """Classify images by a trained model: label, probability, and how far to trust them."""
+    from dualstudent.report.outcome import standing
     from dualstudent.training.predicting import write_predictions
     from dualstudent.training.progress import progress_on
     from dualstudent.training.run import Run
@@ -42,12 +43,10 @@ def predict(
     for unreadable in written.unreadable:
         say("skipped", "yellow", str(unreadable))
     skipped = f"; {len(written.unreadable)} skipped" if written.unreadable else ""
-    console.print(
-        f"{written.predicted:,} predictions in {on_one_line(output)}, {written.stable:,} of them "
-        f"stable{skipped}",
-        markup=False,
-        highlight=False,
-        soft_wrap=True,
+    print_line(
+        console,
+        f"{written.predicted:,} predictions in {output} by {standing(opened, written.network)}; "
+        f"{written.stable:,} of them stable{skipped}",
     )
 
 
@@ -67,16 +66,16 @@ def export(
     The file is compared with PyTorch on real images, and not kept if it differs.
     """
     from dualstudent.export import export_run
-    from dualstudent.report.tables import percent
+    from dualstudent.report.outcome import standing
     from dualstudent.training.run import Run
 
-    made = export_run(Run.open(run), to.value, out, network)
+    opened = Run.open(run)
+    made = export_run(opened, to.value, out, network)
     card = made.card
     for line in (
-        f"{made.path}: {card.student}, {len(card.classes)} classes, "
-        + ("not tested" if card.test_error is None else f"{percent(card.test_error)} test error"),
+        f"{made.path}: {standing(opened, card.student)}, {len(card.classes)} classes",
         f"give it {card.preprocessing}",
         f"checked on {made.checked} images: "
         f"at most {made.difference:.1e} from PyTorch's probabilities",
     ):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        print_line(console, line)

@@ -36,12 +36,6 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         return tensors, _notes(file)
 
 
-def read_notes(path: Path) -> dict[str, Any]:
-    """Only the notes of a file of :func:`write_tensors`."""
-    with _opened(path) as file:
-        return _notes(file)
-
-
 def save_checkpoint(
     path: Path,
     method: nn.Module,
@@ -104,5 +98,7 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 def _notes(file: Any) -> dict[str, Any]:
-    notes: dict[str, Any] = json.loads((file.metadata() or {})[_NOTES])
+    notes = json.loads((file.metadata() or {})[_NOTES])
+    if not isinstance(notes, dict):
+        raise ValueError("its notes are no JSON object")
     return notes
