@@ -1,5 +1,6 @@
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -90,6 +91,13 @@ def test_a_foreign_model_is_refused(run: Run, notes: dict[str, object]) -> None:
             Predictor(run)
     finally:
         run.model.write_bytes(content)
+
+
+def test_the_model_of_a_run_on_other_data_is_refused(run: Run, tmp_path: Path) -> None:
+    other = train(small_recipe("data.labels=20", "schedule.epochs=1"), tmp_path / "other")
+    shutil.copy(run.model, other.model)
+    with pytest.raises(UserError, match="is of another run, on other data; bring its own back"):
+        Predictor(other)
 
 
 def test_a_model_in_pieces_or_of_another_network_is_refused(run: Run, tmp_path: Path) -> None:

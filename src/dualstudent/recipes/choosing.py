@@ -162,7 +162,8 @@ def _about_labeled(each: int, labels: int) -> str:
 def _about_unlabeled(batch: Mapping[str, int], unlabeled: int) -> str:
     if not unlabeled:
         return "there are no unlabeled images"
-    return f"the other {batch['size'] - batch['labeled']} are unlabeled, of {unlabeled:,}"
+    rest = batch["size"] - batch["labeled"]
+    return f"the other {rest} are {'all' if rest == unlabeled else 'of'} {unlabeled:,} unlabeled"
 
 
 def _keys(table: Mapping[str, Any], prefix: str = "") -> Iterator[str]:

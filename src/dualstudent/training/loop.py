@@ -235,7 +235,12 @@ class _Loop:
         data = training.data
         for key, tensor in data.train.preprocessing().items():
             weights[f"preprocessing.{key}"] = tensor
-        notes = {"classes": data.classes, "exported": method.exported, "shape": data.train.shape}
+        notes = {
+            "classes": data.classes,
+            "exported": method.exported,
+            "shape": data.train.shape,
+            "data": run.read_fingerprint(),
+        }
         write_tensors(run.model, weights, notes)
         summary = summarised(run.read_metrics(), method.headline, self._seconds)
         if training.data.tally is not None:

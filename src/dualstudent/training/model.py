@@ -25,11 +25,13 @@ class ModelNotes(Settings):
         classes: their names, in the order of the probabilities.
         exported: name of the network that its method takes away for use.
         shape: of a sample.
+        data: fingerprint of what the run saw; older runs kept none.
     """
 
     classes: tuple[str, ...]
     exported: str
     shape: tuple[int, ...]
+    data: str | None = None
 
 
 def read_model(run: Run) -> tuple[dict[str, Tensor], ModelNotes]:
@@ -40,12 +42,15 @@ def read_model(run: Run) -> tuple[dict[str, Tensor], ModelNotes]:
     """
     tensors, notes = read_tensors(run.model)
     try:
-        return tensors, ModelNotes.model_validate_json(json.dumps(notes))
+        known = ModelNotes.model_validate_json(json.dumps(notes))
     except ValidationError as error:
         raise UserError(
             f"{run.model}: is not the model of a run of this version of dualstudent; "
             "bring it back, or train again"
         ) from error
+    if known.data not in (None, run.read_fingerprint()):
+        raise UserError(f"{run.model}: is of another run, on other data; bring its own back")
+    return tensors, known
 
 
 def load_trained(

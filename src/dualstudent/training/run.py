@@ -113,9 +113,13 @@ class Run:
         """What it is evaluated on, if there is any."""
         return "validation" if self.read_recipe().data.validation else "test"
 
+    def read_fingerprint(self) -> object:
+        """Of the data that the run began with."""
+        return _read_object(self.about).get("data")
+
     def check_same_data(self, data: PreparedData) -> None:
         """Refuse other images or labels than the run began with."""
-        if _read_object(self.about).get("data") != data.fingerprint():
+        if self.read_fingerprint() != data.fingerprint():
             raise UserError(
                 f"{self.folder}: the images or labels found now are not those the run began with; "
                 "bring them back, or train again into another folder"
