@@ -67,7 +67,7 @@ def test_train_then_evaluate_and_export_show_the_same_figures(tmp_path: Path) ->
     export = ("export", "runs/demo-0", "--to", "safetensors", "--network", "student2")
     exported = dualstudent(*export, cwd=tmp_path)
     error = result["networks"]["student2"]["error"]
-    expected = f"runs/demo-0/student2.safetensors: student2, 10 classes, {error:.2f} % test error\n"
+    expected = f"runs/demo-0/student2.safetensors: student2, {error:.2f} % test error, 10 classes\n"
     assert exported.stdout.startswith(expected)
     assert (exported.returncode, exported.stderr) == (0, "")
     again = dualstudent(*export, cwd=tmp_path)
@@ -151,14 +151,18 @@ def test_check_warns_and_refuses_by_its_exit_code(
     code, output, messages = check("data")
     assert code == 0
     assert "17 colour images, 0 of them unlabeled" in output
+    assert "training would be dual-student with quick-cnn on " in output
+    assert " on this machine, " in output
+    assert " MB of memory for the images\n" in output
     assert (
         "warning: images that are in the test and in training: 1, which makes the test result too "
         "good; take them out of one of the two: "
         "data/a/0.png = data/test/a/<b>it's,\\n[red]me.png\n" in messages
     )
     copy.rename("data/b/other.png")
-    code, _, messages = check("data")
+    code, output, messages = check("data")
     assert code == 2
+    assert "training would be" not in output
     expected = "error: images that have two labels: 1; keep the right one: data/a/0.png = "
     assert messages.startswith(expected + "data/b/other.png\n")
 

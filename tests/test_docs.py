@@ -10,6 +10,7 @@ from PIL import Image
 
 from dualstudent import Run, export_run, load_trained
 from dualstudent.cli import main
+from dualstudent.data import tables
 from dualstudent.data.samples import ImageSamples
 from dualstudent.experiments.plan import plan
 from dualstudent.experiments.reading import load_experiment
@@ -114,6 +115,32 @@ def test_the_way_of_the_page_on_own_data_can_be_gone(
     exec(use, {})
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == len(list(Path("digits/test/3").iterdir()))
+
+
+def test_the_page_on_own_data_names_every_column_that_is_understood() -> None:
+    page = (ROOT / "docs" / "own-data.md").read_text()
+    for name in (*tables.PATH_NAMES, *tables.LABEL_NAMES, *tables.PART_NAMES):
+        assert f"`{name}`" in page, name
+
+
+def test_the_table_of_the_page_on_own_data_is_understood(tmp_path: Path) -> None:
+    (example,) = blocks("own-data.md", "csv")
+    for table, text in (
+        ("a.csv", example),
+        ("b.csv", example.replace("path,label,part", "image\tcategory\tSPLIT").replace(",", "\t")),
+    ):
+        (tmp_path / table).write_text(text.replace("a\t b", "a, b"))
+        for name in ("1.jpg", "2.jpg", "a, b.jpg", "3.jpg"):
+            (tmp_path / "photos").mkdir(exist_ok=True)
+            (tmp_path / "photos" / name).touch()
+        with (tmp_path / table).open("a") as file:
+            mark = "\t" if table == "b.csv" else ","
+            file.write(mark.join([str(tmp_path / "photos" / "3.jpg"), "dog", "train"]) + "\n")
+        listing = tables.list_table(tmp_path / table)
+        assert [path.name for path in listing.paths] == ["1.jpg", "2.jpg", "a, b.jpg", "3.jpg"]
+        assert listing.classes == ("cat", "dog")
+        assert listing.labels == (0, -1, 1, 1)
+        assert listing.parts == ("train", "train", "test", "train")
 
 
 def test_the_recipe_page_explains_every_setting() -> None:

@@ -78,9 +78,9 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 def test_train_looks_chooses_explains_and_keeps_the_recipe(run: Run, place: Path) -> None:
     output = (place / "output.txt").read_text()
     assert "270 grey images, 150 of them unlabeled" in output
-    assert "network.name = digits-cnn: small and grey" in output
+    assert "network.name = digits-cnn: for small grey images" in output
     assert "schedule.epochs = 3: as you set it" in output
-    assert "data.validation = 0.0: there are test images" in output
+    assert "data.validation = 0.0: there is a test part" in output
     assert "test error" in output
     recipe = load_recipe(run.recipe)
     assert (recipe.data.path, recipe.data.image_size) == (place / "digits", 16)
@@ -89,12 +89,22 @@ def test_train_looks_chooses_explains_and_keeps_the_recipe(run: Run, place: Path
     assert json.loads(run.split.read_text())["per_class"][HOSTILE] == 6
 
 
+def test_a_finished_run_is_not_continued_but_shown(run: Run, command: Command) -> None:
+    before = {path: path.stat().st_mtime_ns for path in (run.model, run.result, run.metrics)}
+    code, output, messages = command("resume", "runs/digits-0")
+    assert code == 0, messages
+    assert output.startswith("runs/digits-0 has finished already:\n")
+    assert f"{run.read_result()['error']:.2f} % test error" in output
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
 def test_predictions_are_those_of_the_evaluation(run: Run, place: Path, command: Command) -> None:
     code, output, messages = command(
         "predict", "runs/digits-0", "digits/test", "-o", "all.csv", "--probabilities"
     )
+    error = run.read_result()["networks"]["student1"]["error"]
     assert code == 0, messages
-    assert "60 predictions in all.csv" in output
+    assert f"60 predictions in all.csv by student1, {error:.2f} % test error; " in output
     rows = rows_of(place / "all.csv")
     assert len(rows) == 60
     figures = evaluate_run(run)["student1"]
@@ -135,6 +145,7 @@ def test_predict_writes_nothing_where_something_is_wrong(
         (["digits/test"], "mine.csv", "mine.csv already exists; choose another -o"),
         (["nowhere"], "new.csv", "nowhere: does not exist; give images"),
         (["empty"], "new.csv", "empty: holds no images"),
+        (["digits/test"], "no/new.csv", "no/new.csv: there is no folder no; make it first"),
         (["bad.png"], "new.csv", "none of 1 files can be read; bad.png: not an image"),
     ):
         code, _, messages = command("predict", str(run.folder), *paths, "-o", output)
@@ -182,17 +193,17 @@ def test_a_run_without_test_images_says_so_or_validates(place: Path, command: Co
     code, output, messages = command("train", "--data", "few", "--set", "schedule.epochs=1")
     assert code == 0, messages
     assert "20 labels for 10 classes are too few to spare any" in output
-    assert "not evaluated: there are neither test images nor labels to validate on" in output
+    assert "not evaluated: there is neither a test part nor a validation part" in output
     write_digits(place / "many", labeled=10, unlabeled=60, test=0)
     code, output, messages = command("train", "--data", "many", "--set", "schedule.epochs=1")
     assert code == 0, messages
-    assert "data.validation = 0.2: there are no test images" in output
+    assert "data.validation = 0.2: there is no test part" in output
     assert "validation error" in output
     assert "test error" not in output
-    assert "runs/many-0, validation set" in command("evaluate", "runs/many-0")[1]
+    assert "runs/many-0, validation part" in command("evaluate", "runs/many-0")[1]
     code, _, messages = command("evaluate", "runs/few-0")
     assert code == 2
-    assert "was trained without a test set" in messages
+    assert "neither a test part nor a validation part" in messages
 
 
 def test_a_recipe_with_other_images_and_a_target(place: Path, command: Command) -> None:
@@ -250,6 +261,45 @@ def test_contradictions_stop_training_with_the_findings(
     code, _, messages = command("train", "--data", "t.csv")
     assert code == 2
     assert "data/a/0.png is given twice, x for train in line 2 and y for train" in messages
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("data.image_sice=16", "did you mean 'data.image_size'"),
+        ("data.channels=2", "data.channels = 2"),
+        ("schedule.epochs=many", "schedule.epochs = 'many'"),
+        ("method.decay=2", "method.decay = 2: unknown key"),
+        ("network.name=cnn14", "use one of"),
+        ("seed", "write it as key=value"),
+    ],
+)
+def test_settings_are_checked_before_a_look_at_the_images(
+    change: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for number in range(4):
+        save_picture(tmp_path / "data" / "ab"[number % 2] / f"{number}.png", seed=number)
+    code, output, messages = command("train", "--data", "data", "--set", change)
+    assert (code, output) == (2, "")
+    assert messages.startswith("error: ")
+    assert message in messages
+    assert messages.count("\n") == 1
+
+
+def test_settings_of_a_network_that_may_be_chosen_can_be_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for number in range(4):
+        save_picture(tmp_path / "data" / "ab"[number % 2] / f"{number}.png", seed=number)
+    changes = ("data.image_size=16", "data.channels=1", "network.width=2", "schedule.epochs=1")
+    code, output, messages = command(
+        "train", "--data", "data", *(word for change in changes for word in ("--set", change))
+    )
+    assert code == 0, messages
+    assert "network.name = digits-cnn: for small grey images" in output
+    assert "data.image_size = 16: as you set it" in output
 
 
 def test_what_to_train_on_must_be_said(command: Command) -> None:

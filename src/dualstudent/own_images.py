@@ -1,9 +1,10 @@
 """Training on own images: look at them, choose or adjust a recipe, and say all of it."""
 
+import math
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 import typer
@@ -14,15 +15,15 @@ from dualstudent.data.check import DataCheck, Finding, check_images
 from dualstudent.data.decoding import Channels
 from dualstudent.data.listing import Listing
 from dualstudent.data.prepare import OF_PUBLISHED, OWN_IMAGE_SIZE, DataSettings
-from dualstudent.errors import on_one_line
+from dualstudent.errors import UserError
 from dualstudent.experiments.cost import measured_pace, roughly
-from dualstudent.recipes.choosing import Choice, choose_recipe
-from dualstudent.recipes.reading import changed, merged, recipe_table, validated
+from dualstudent.recipes.choosing import NETWORKS, Choice, choose_recipe
+from dualstudent.recipes.reading import Table, changed, merged, recipe_table, validated
 from dualstudent.recipes.schema import Recipe
-from dualstudent.report.data_check import counts_table, summary_line
+from dualstudent.report.data_check import counts_table, forecast_line, summary_line
+from dualstudent.report.line import print_line
 from dualstudent.training.progress import progress_on
-
-_BEFORE_CHOOSING = ("data.", "device.")
+from dualstudent.training.run import Run
 
 
 @dataclass
@@ -51,6 +52,27 @@ class OwnImages:
         self.checked = True
         return found
 
+    def forecast(self, asked: Recipe, found: DataCheck) -> None:
+        """Say what a training on checked images would be, and how long it would take."""
+        choice, recipe = _chosen(asked, found, ())
+        self.say(forecast_line(recipe, found.images, _seconds(recipe, choice)))
+
+    def choose(self, asked: Recipe, changes: Sequence[str]) -> Recipe:
+        """A recipe that suits own images, after a look at them, with the reasons for it printed.
+
+        Args:
+            asked: of :func:`asked_for`, with the same changes.
+            changes: ``"key=value"`` each; they win, and the rest goes with them.
+        """
+        found = self.look(asked.data.listing())
+        choice, recipe = _chosen(asked, found, changes)
+        self.say("the recipe chosen for these images; change anything by --set KEY=VALUE:")
+        for key, reason in choice.reasons.items():
+            section, name = key.split(".")
+            self.say(f"  {key} = {getattr(getattr(recipe, section), name)}: {reason}")
+        self.say(f"  about {roughly(_seconds(recipe, choice))} on this machine")
+        return recipe
+
     def get_ready(self, settings: DataSettings) -> None:
         """Check the images if nobody did, and decode them, as a run will see them."""
         if settings.path is None:
@@ -60,80 +82,77 @@ class OwnImages:
             self.look(listing)
         self._decoded(listing, settings.image_size or OWN_IMAGE_SIZE, settings.channels)
 
+    def say_what_next(self, run: Run) -> None:
+        """What can be done with a run on own images."""
+        recipe, folder = (shlex.quote(str(path)) for path in (run.recipe, run.folder))
+        self.say(
+            f"to change the recipe: cp {recipe} mine.toml, edit it, dualstudent train mine.toml"
+        )
+        self.say(f"to use the model: dualstudent predict {folder} IMAGES -o predictions.csv")
+
     def say(self, line: str) -> None:
         """Print a line that may hold anything."""
-        self.console.print(on_one_line(line), markup=False, highlight=False, soft_wrap=True)
+        print_line(self.console, line)
 
     def _decoded(self, listing: Listing, size: int, channels: Channels) -> DecodedImages:
         with progress_on(self.console, "files") as progress:
             return decode_once(listing, size, channels, progress=progress.observer("reading"))
 
 
-def recipe_on(recipe: str, data: Path, target: Path | None, changes: Sequence[str]) -> Recipe:
+def where_images_are(path: Path, **others: Path | str | None) -> Table:
+    """Settings of ``data``: of a folder or table, and of whatever else is said of it."""
+    return {"path": str(path)} | {k: str(v) for k, v in others.items() if v is not None}
+
+
+def recipe_on(recipe: str, where: Table, changes: Sequence[str]) -> Recipe:
     """A recipe with own images in place of the data that it names.
 
     Args:
         recipe: name or path.
-        data: folder or table of the images.
-        target: folder to adapt to.
+        where: of :func:`where_images_are`.
         changes: ``"key=value"`` each.
     """
     table = recipe_table(recipe)
     kept = {key: value for key, value in table.get("data", {}).items() if key not in OF_PUBLISHED}
-    return validated(changed(table | {"data": kept | _where(data, target)}, changes), recipe)
+    return validated(changed(table | {"data": kept | where}, changes), recipe)
 
 
-def recipe_chosen_for(
-    data: Path, target: Path | None, changes: Sequence[str], own: OwnImages
-) -> Recipe:
-    """A recipe that suits own images, after a look at them, with the reasons for it printed.
+def asked_for(where: Table, changes: Sequence[str] = ()) -> Recipe:
+    """What the user set, on top of anything valid: refused before a long look at the images.
+
+    Of the recipe only data, seed and device are of use.
 
     Args:
-        data: folder or table of the images.
-        target: folder to adapt to.
-        changes: ``"key=value"`` each; they win.
-        own: looks at the images.
+        where: of :func:`where_images_are`.
+        changes: ``"key=value"`` each.
     """
-    early = [change for change in changes if change.strip().startswith(_BEFORE_CHOOSING)]
-    asked = recipe_on("demo", data, target, early)  # of which only data and device count
-    found = own.look(asked.data.listing())
+    base = merged(recipe_table("demo"), {"schedule": {"epochs": 1}}) | {"data": where}
+    refused: list[UserError] = []
+    for name in NETWORKS:  # which of them is chosen, and so what can be set, is not known yet
+        table = base | {"network": {"name": name}}
+        try:
+            return validated(changed(table, changes), f"chosen for {where['path']}")
+        except UserError as error:
+            refused.append(error)
+    raise refused[0]
+
+
+def _chosen(asked: Recipe, found: DataCheck, changes: Sequence[str]) -> tuple[Choice, Recipe]:
     cuda = torch.cuda.is_available() and asked.device.accelerator in ("auto", "cuda")
-    choice = choose_recipe(found, cuda)
-    wanted = changed(choice.table, changes)["schedule"].get("epochs")
-    if isinstance(wanted, int) and wanted > 0:
-        choice = choose_recipe(found, cuda, wanted)
-    table = merged(choice.table, {"data": _where(data, target)})
-    recipe = validated(changed(table, changes), f"chosen for {data}")
-    own.say("the recipe chosen for these images; change anything by --set KEY=VALUE:")
-    for line in _explained(choice, recipe, changes):
-        own.say(f"  {line}")
-    own.say(f"  about {roughly(_seconds(recipe, found))} on this machine")
-    return recipe
+    where = asked.data.model_dump(mode="json", exclude_unset=True)
+    choice = choose_recipe(found, cuda, changed({}, changes))
+    table = merged(choice.table, {"data": where})
+    return choice, validated(table, f"chosen for {asked.data.path}")
 
 
-def _where(data: Path, target: Path | None) -> dict[str, Any]:
-    return {"path": str(data)} | ({} if target is None else {"target_path": str(target)})
-
-
-def _explained(choice: Choice, recipe: Recipe, changes: Sequence[str]) -> list[str]:
-    lines, asked_for = [], {change.partition("=")[0].strip() for change in changes}
-    for key, reason in choice.reasons.items():
-        section, name = key.split(".")
-        value = getattr(getattr(recipe, section), name)
-        lines.append(f"{key} = {value}: {'as you set it' if key in asked_for else reason}")
-    return lines
-
-
-def _seconds(recipe: Recipe, found: DataCheck) -> float:
-    """What the training will take, as measured on a few steps; tests come on top."""
-    batch, size = recipe.batch, recipe.data.image_size or OWN_IMAGE_SIZE
-    samples, each = found.unlabeled, batch.size - batch.labeled
-    if not samples:
-        samples, each = sum(found.labeled.values()), batch.size
-    steps = recipe.schedule.epochs * (samples // max(each, 1))
+def _seconds(recipe: Recipe, choice: Choice) -> float:
+    """What the training will take, as measured on a few steps."""
     # Images of the same shape; the number of classes hardly matters.
     alike = DataSettings(
-        source="mnist" if recipe.data.channels == 1 else "cifar10", image_size=size
+        source="mnist" if recipe.data.channels == 1 else "cifar10",
+        image_size=recipe.data.image_size,
     )
     pace = measured_pace(recipe.model_copy(update={"data": alike}))
-    return steps * batch.size * pace.training
+    tests = math.ceil(recipe.schedule.epochs / recipe.evaluation.every)
+    looks = tests * 2 * choice.evaluated  # each image clean and perturbed
+    return choice.steps * recipe.batch.size * pace.training + looks * pace.test

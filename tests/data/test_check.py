@@ -171,7 +171,7 @@ def test_missing_parts(data: Path) -> None:
     shutil.rmtree(data / "test" / "cat")
     assert "without any test image: cat" in checked(data).findings[1].message
     shutil.rmtree(data / "test")
-    assert "no test images" in checked(data).findings[1].message
+    assert "there is no test part" in checked(data).findings[1].message
 
 
 def test_a_target_without_test_images_cannot_be_judged_by_labels_of_the_source(
@@ -212,7 +212,12 @@ def image_of(path: Path, shape: tuple[int, int], constant: bool = False) -> Path
     [
         ((30, 30), True, 16, "images of one colour everywhere: 1 of 21"),
         ((7, 9), False, 8, "images of less than 8 pixels a side: 1 of 21"),
-        ((12, 12), False, 26, "images that are enlarged more than 2 times: 1 of 21"),
+        (
+            (12, 12),
+            False,
+            26,
+            "images that are enlarged more than 2 times at 26 pixels a side: 1",
+        ),
         ((20, 41), False, 16, "images more than 2 times as long as wide: 1 of 21"),
         ((41, 20), False, 16, "images more than 2 times as long as wide: 1 of 21"),
     ],

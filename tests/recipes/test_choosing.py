@@ -85,6 +85,61 @@ def test_labels_are_held_out_only_if_there_are_enough_and_no_test() -> None:
     assert "not evaluated" in reason
 
 
+@pytest.mark.parametrize(
+    ("wanted", "network", "translate", "noise"),
+    [
+        ({"image_size": 28}, "quick-cnn", 2, 0.0),
+        ({"image_size": 28, "channels": 1}, "digits-cnn", 2, 0.15),
+        ({"channels": 1}, "quick-cnn", 5, 0.15),
+        ({"image_size": 200}, "quick-cnn", 16, 0.0),
+    ],
+)
+def test_the_choice_starts_from_what_is_set(
+    wanted: dict[str, Any], network: str, translate: int, noise: float
+) -> None:
+    choice = choose_recipe(CHECK, cuda=False, wanted={"data": wanted})
+    recipe = validated(merged(choice.table, {"data": {"path": "photos"}}), "chosen")
+    assert recipe.network.name == network
+    assert (recipe.augmentation.translate, recipe.augmentation.noise) == (translate, noise)
+    for key, value in wanted.items():
+        assert getattr(recipe.data, key) == value
+        assert choice.reasons[f"data.{key}"] == "as you set it"
+    assert "as you set it" not in choice.reasons["network.name"]
+
+
+def test_a_gpu_gets_the_network_for_the_size_that_is_set() -> None:
+    small = choose_recipe(CHECK, cuda=True, wanted={"data": {"image_size": 32}})
+    assert small.table["network"]["name"] == "cnn13"
+
+
+def test_a_validation_part_that_is_set_counts_against_the_labels() -> None:
+    few = replace(CHECK, labeled={"cat": 10, "dog": 10})
+    half = choose_recipe(few, cuda=False, wanted={"data": {"validation": 0.5}})
+    none = choose_recipe(few, cuda=False, wanted={"data": {"validation": 0.0}})
+    assert (half.table["batch"]["labeled"], half.evaluated) == (10, 10)
+    assert (none.table["batch"]["labeled"], none.evaluated) == (20, 0)
+    assert half.reasons["batch.labeled"] == "all 10 labels to train with, in every batch"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "size", "labeled"),
+    [({"size": 16}, 16, 4), ({"labeled": 8}, 104, 8), ({"size": 20, "labeled": 10}, 20, 10)],
+)
+def test_the_rest_of_a_batch_goes_with_what_is_set(
+    wanted: dict[str, int], size: int, labeled: int
+) -> None:
+    choice = choose_recipe(CHECK, cuda=False, wanted={"batch": wanted})
+    assert choice.table["batch"] == {"size": size, "labeled": labeled}
+    per_epoch = 5_000 // (size - labeled)
+    assert choice.steps == per_epoch * choice.table["schedule"]["epochs"]
+
+
+def test_schedule_and_evaluation_go_with_the_epochs_that_are_set() -> None:
+    table = choose_recipe(CHECK, cuda=False, wanted={"schedule": {"epochs": 200}}).table
+    assert table["schedule"] == {"epochs": 200, "rampup_epochs": 50}
+    assert table["evaluation"]["every"] == 10
+
+
 def test_views_are_not_mirrored_and_labels_do_not_drown() -> None:
     recipe = chosen()
     assert not recipe.augmentation.flip

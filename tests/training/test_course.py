@@ -103,7 +103,7 @@ def test_a_run_without_a_test_set_trains_and_says_that_nothing_was_tested(tmp_pa
     run = train(recipe(), tmp_path / "run", data=data)
     result = run.read_result()
     assert (result["error"], result["networks"]) == (None, {})
-    with pytest.raises(UserError, match="trained without a test set"):
+    with pytest.raises(UserError, match="neither a test part nor a validation part"):
         evaluate_run(run, data)
 
 

@@ -1,5 +1,6 @@
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -50,10 +51,68 @@ def test_students_agree_exactly_where_their_labels_are_the_same(run: Run) -> Non
         (other,) = Predictor(run).predict(paths)
     finally:
         run.model.write_bytes(content)
+    assert said.agree is not None
+    assert other.agree is not None
     same = said.probabilities.argmax(1) == other.probabilities.argmax(1)
     assert torch.equal(said.agree, same)
     assert torch.equal(other.agree, same)
     assert 0 < same.sum() < 50
+
+
+def test_a_single_network_has_nobody_to_agree_with(run: Run, tmp_path: Path) -> None:
+    alone = train(small_recipe("method.name=mean-teacher"), tmp_path / "run")
+    image = run.folder.parent / "images" / "0.png"
+    predictor = Predictor(alone)
+    (said,) = predictor.predict([image])
+    assert said.agree is None
+    assert predictor.network == "teacher"
+    written = write_predictions(alone, [image], tmp_path / "p.csv")
+    assert written.network == "teacher"
+    with (tmp_path / "p.csv").open(newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert row["agree"] == ""
+    assert row["stable"] in ("true", "false")
+
+
+@pytest.mark.parametrize(
+    "notes",
+    [
+        {},
+        {"classes": 3, "exported": "student1", "shape": [1, 8, 8]},
+        {"classes": ["a"], "exported": "student1"},  # of an older version
+        {"classes": ["a"], "exported": "student1", "shape": [1, 8, 8], "more": 1},
+    ],
+)
+def test_a_foreign_model_is_refused(run: Run, notes: dict[str, object]) -> None:
+    content, (tensors, _) = run.model.read_bytes(), read_tensors(run.model)
+    write_tensors(run.model, tensors, notes)
+    try:
+        with pytest.raises(UserError, match="is not the model of a run of this version"):
+            Predictor(run)
+    finally:
+        run.model.write_bytes(content)
+
+
+def test_the_model_of_a_run_on_other_data_is_refused(run: Run, tmp_path: Path) -> None:
+    other = train(small_recipe("data.labels=20", "schedule.epochs=1"), tmp_path / "other")
+    shutil.copy(run.model, other.model)
+    with pytest.raises(UserError, match="is of another run, on other data; bring its own back"):
+        Predictor(other)
+
+
+def test_a_model_in_pieces_or_of_another_network_is_refused(run: Run, tmp_path: Path) -> None:
+    content, recipe = run.model.read_bytes(), run.recipe.read_text()
+    try:
+        run.model.write_bytes(content[:5_000])
+        with pytest.raises(UserError, match="cannot be read as a file of dualstudent"):
+            Predictor(run)
+        run.model.write_bytes(content)
+        run.recipe.write_text(recipe.replace("width = 1", "width = 2"))
+        with pytest.raises(UserError, match="does not fit the network of"):
+            Predictor(run)
+    finally:
+        run.model.write_bytes(content)
+        run.recipe.write_text(recipe)
 
 
 def test_a_broken_file_changes_nothing_for_the_others(run: Run, tmp_path: Path) -> None:
@@ -76,7 +135,7 @@ def test_runs_that_cannot_predict_from_files(run: Run, tmp_path: Path) -> None:
     data = prepared_from_arrays(rng.normal(size=(40, 8)), ["a", "b"] * 20)
     changes.append("network.name=mlp")
     vectors = train(load_recipe("demo", changes), tmp_path / "vectors", data=data)
-    with pytest.raises(UserError, match=r"samples of shape \[8\], not on images"):
+    with pytest.raises(UserError, match=r"samples of \[8\], not on images"):
         Predictor(vectors)
     vectors.result.unlink()
     with pytest.raises(UserError, match="has not finished; continue it with"):

@@ -169,8 +169,8 @@ def _about_labels(listing: Listing) -> Iterable[Finding]:
     if not listing.test:
         yield Finding(
             "warning",
-            "there are no test images; how good the model is can only be estimated from labeled "
-            "images that are set aside",
+            "there is no test part: the model is evaluated on a validation part taken from the "
+            "labels, or not at all if they are too few",
         )
     elif untested := [name for name, count in test.items() if not count]:
         yield Finding("warning", f"classes without any test image: {_some(untested)}")
@@ -278,8 +278,8 @@ def _about_pixels(images: DecodedImages) -> Iterable[Finding]:
         (short < _TINY, f"of less than {_TINY} pixels a side", "look whether they are whole"),
         (
             (short >= _TINY) & (short * _ENLARGED < size),
-            f"that are enlarged more than {_ENLARGED} times",
-            "choose a smaller image size",
+            f"that are enlarged more than {_ENLARGED} times at {size} pixels a side",
+            "a smaller image size suits them",
         ),
         (
             long > _LONG * short,

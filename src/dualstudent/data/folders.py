@@ -122,8 +122,8 @@ def _labeled_groups(folder: Path, unlabeled: str) -> tuple[list[str], list[_Grou
     misnamed = {_TEST, *_VALIDATION} | (_UNLABELED if unlabeled in _UNLABELED else set())
     refuse(
         f"{path}: would be a class called {name!r}; a folder of unlabeled images is called "
-        f"{unlabeled!r} (--unlabeled sets another name), one of test images {_TEST!r}, and "
-        "validation is taken from the labeled images"
+        f"{unlabeled!r} (check --unlabeled and data.unlabeled set another), one of test "
+        f"images {_TEST!r}, and validation is taken from the labeled images"
         for name, path in folders.items()
         if name.casefold() in misnamed
     )

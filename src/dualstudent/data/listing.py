@@ -40,7 +40,10 @@ class Listing:
                 f"{len(self.parts)} parts; give one of each per image"
             )
         if not self.paths:
-            raise UserError(f"{self.name}: holds no images")
+            raise UserError(
+                f"{self.name}: holds no images; a folder needs a folder of images per class, a "
+                "table a row per image"
+            )
         refuse(self._wrong_values(), self.name)
         known = {self.labels[i] for i in self.labeled}
         if not known:

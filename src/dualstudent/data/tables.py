@@ -10,9 +10,9 @@ from typing import Any
 from dualstudent.data.listing import Listing, Part, in_natural_order
 from dualstudent.errors import UserError, refuse
 
-_PATH_NAMES = ("path", "file", "filename", "file_name", "filepath", "file_path", "image")
-_LABEL_NAMES = ("label", "class", "category", "target")
-_PART_NAMES = ("part", "split")
+PATH_NAMES = ("path", "file", "filename", "file_name", "filepath", "file_path", "image")
+LABEL_NAMES = ("label", "class", "category", "target")
+PART_NAMES = ("part", "split")
 _PARTS: dict[str, Part] = {"": "train", "train": "train", "training": "train", "test": "test"}
 _PARQUET_BEGINS = b"PAR1"
 _SHOWN = 10  # files that do not exist
@@ -179,18 +179,18 @@ def _row(where: str, cells: Sequence[str], places: Sequence[int | None]) -> _Row
 def _places(table: Path, header: Sequence[str], columns: Columns) -> tuple[int | None, ...]:
     """Where path, label and part stand in a row."""
     names = [name.strip().lower() for name in header]
-    path = _place(names, columns.path, _PATH_NAMES)
-    label = _place(names, columns.label, _LABEL_NAMES)
-    part = _place(names, columns.part, _PART_NAMES)
+    path = _place(names, columns.path, PATH_NAMES)
+    label = _place(names, columns.label, LABEL_NAMES)
+    part = _place(names, columns.part, PART_NAMES)
     for place, chosen, usual in (
-        (path, columns.path, _PATH_NAMES),
-        (label, columns.label, _LABEL_NAMES),
+        (path, columns.path, PATH_NAMES),
+        (label, columns.label, LABEL_NAMES),
         (part, columns.part, ()),
     ):
         if place is None and (chosen or usual):
             raise UserError(
                 f"{table}: has no column {chosen or ' or '.join(usual)}; it has "
-                f"{', '.join(header) or 'none'}"
+                f"{', '.join(header) or 'none'} (separated by commas, semicolons or tabs)"
             )
     return path, label, part
 

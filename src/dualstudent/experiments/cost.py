@@ -125,11 +125,13 @@ def roughly(seconds: float) -> str:
     """A duration in the unit that fits.
 
     Example:
-        >>> roughly(70), roughly(9000), roughly(4e6)
-        ('1 min', '2.5 h', '46 days')
+        >>> roughly(7), roughly(70), roughly(9000), roughly(4e6)
+        ('7 s', '1 min', '2.5 h', '46 days')
     """
+    if seconds < 60:
+        return f"{max(seconds, 1):.0f} s"
     if seconds < 5400:
-        return f"{max(seconds / 60, 1):.0f} min"
+        return f"{seconds / 60:.0f} min"
     return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.0f} days"
 
 

@@ -19,6 +19,7 @@ class ModelCard(Settings):
         preprocessing: what the caller still has to do, in words.
         student: the name that the network has in its run.
         test_error: of this network after the last epoch, in percent; None without a test.
+        validation_error: the same on a validation part, where there was no test.
         network: its architecture, without weight normalisation, which is folded in.
         normalisation: of the pixel values; the model does it.
         recipe: of the run, as TOML, without the places of files.
@@ -33,6 +34,7 @@ class ModelCard(Settings):
     preprocessing: str
     student: str
     test_error: float | None
+    validation_error: float | None = None
     network: AnyNetworkSettings
     normalisation: Normalisation
     recipe: str

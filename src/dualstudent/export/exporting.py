@@ -19,11 +19,11 @@ from dualstudent.methods import Method
 from dualstudent.networks.network import NetworkSettings
 from dualstudent.recipes.reading import to_toml
 from dualstudent.recipes.schema import DeviceSettings, Recipe
-from dualstudent.training.checkpoint import read_notes, replaced_at_once
 from dualstudent.training.evaluation import evaluation_mode
-from dualstudent.training.model import load_trained
+from dualstudent.training.model import load_trained, read_model
 from dualstudent.training.run import Run, versions
 from dualstudent.training.training import Training
+from dualstudent.writing import check_is_free, new_file
 
 FORMATS: dict[str, FileFormat] = {
     "onnx": OnnxFile(),
@@ -67,15 +67,16 @@ def export_run(run: Run, to: str, path: Path | None = None, student: str | None 
     file_format = FORMATS[to]
     file_format.check_available()
     training = load_trained(run, device=DeviceSettings(accelerator="cpu"))
-    student = _chosen(run, training.method, student)
+    _, notes = read_model(run)
+    student = _chosen(run, training.method, student or notes.exported)
     path = path or run.folder / (student + file_format.suffix)
-    _check_free(path)
+    check_is_free(path)  # before the work
     network = training.method.evaluated[student]
-    model = DeployedModel(_card(run, training, student))
+    model = DeployedModel(_card(run, training, student, notes.classes))
     model.network.load_state_dict(folded_state(network))
     seen = training.data.test if len(training.data.test) else training.data.train
     images, expected = _answers(network, seen, training.recipe.normalisation)
-    with replaced_at_once(path) as partial:
+    with new_file(path) as partial:
         file_format.write(model, partial)
         # A single image too: it is what most callers have.
         found = torch.cat([file_format.run(partial, part) for part in (images[:1], images[1:])])
@@ -88,33 +89,27 @@ def export_run(run: Run, to: str, path: Path | None = None, student: str | None 
     return Export(path, model.card, len(images), difference)
 
 
-def _chosen(run: Run, method: Method, student: str | None) -> str:
+def _chosen(run: Run, method: Method, name: str) -> str:
     known = list(method.evaluated)
-    name = student or read_notes(run.model).get("exported")
     if name not in known:
         raise UserError(f"{run.folder} has no network {name!r}; use one of {', '.join(known)}")
-    return str(name)
+    return name
 
 
-def _check_free(path: Path) -> None:
-    if path.exists():
-        raise UserError(f"{path} already exists; choose another -o FILE, or remove it first")
-    if not path.parent.is_dir():
-        raise UserError(f"{path}: there is no folder {path.parent}; make it first")
-
-
-def _card(run: Run, training: Training, student: str) -> ModelCard:
+def _card(run: Run, training: Training, student: str, classes: tuple[str, ...]) -> ModelCard:
     recipe, result = training.recipe, run.read_result()
     if len(training.data.train.shape) != 3:
         raise UserError(f"{run.folder} learned from feature vectors; only images can be exported")
     channels, _, image_size = training.data.train.shape
+    error = result["networks"].get(student, {}).get("error")
     return ModelCard(
-        classes=tuple(read_notes(run.model)["classes"]),
+        classes=classes,
         channels=channels,
         image_size=image_size,
         preprocessing=preprocessing_in_words(channels, image_size),
         student=student,
-        test_error=result["networks"].get(student, {}).get("error"),
+        test_error=error if run.evaluated_part == "test" else None,
+        validation_error=error if run.evaluated_part == "validation" else None,
         network=without_weight_norm(architecture_of(student, training.method, recipe)),
         normalisation=recipe.normalisation,
         recipe=_without_places(run.read_recipe()),

@@ -4,7 +4,10 @@ from rich.table import Table
 from rich.text import Text
 
 from dualstudent.data.check import DataCheck, Finding
+from dualstudent.data.prepare import OWN_IMAGE_SIZE
 from dualstudent.errors import on_one_line
+from dualstudent.experiments.cost import roughly
+from dualstudent.recipes.schema import Recipe
 
 _EXAMPLES = 3
 _SIZES = (32, 64, 128, 224)
@@ -29,6 +32,23 @@ def summary_line(check: DataCheck) -> str:
         f"{check.images:,} {'grey' if check.is_grey else 'colour'} images, {check.unlabeled:,} of "
         f"them unlabeled, from {low_width} × {low_height} to {high_width} × {high_height} pixels; "
         f"memory by image size: {memory}"
+    )
+
+
+def forecast_line(recipe: Recipe, images: int, seconds: float) -> str:
+    """What a training would be, and what it would take.
+
+    Args:
+        recipe: on own images.
+        images: how many there are.
+        seconds: of the training.
+    """
+    data, batch, size = recipe.data, recipe.batch, recipe.data.image_size or OWN_IMAGE_SIZE
+    return (
+        f"training would be {recipe.method.name} with {recipe.network.name} on {size} × {size} "
+        f"pixels, {recipe.schedule.epochs:,} epochs, {batch.labeled} of {batch.size} images in a "
+        f"batch labeled: about {roughly(seconds)} on this machine, "
+        f"{_bytes(images * data.channels * size**2)} of memory for the images"
     )
 
 

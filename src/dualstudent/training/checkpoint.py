@@ -4,7 +4,6 @@ Nothing is pickled, so opening a stranger's file runs no code.
 """
 
 import json
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from dualstudent.errors import UserError
+from dualstudent.writing import replaced_at_once
 
 _NOTES = "dualstudent"
 _POSITION = {"step", "seconds", "metrics_size", "names"}
@@ -29,33 +29,11 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], notes: dict[str, Any])
         save_file(contiguous, partial, metadata={_NOTES: json.dumps(notes)})
 
 
-@contextmanager
-def replaced_at_once(path: Path) -> Iterator[Path]:
-    """Write to another name, which then takes the place of ``path``, on disk and all.
-
-    What was written is removed if anything goes wrong, and ``path`` stays as it was.
-    """
-    partial = path.with_name(path.name + ".partial")
-    try:
-        yield partial
-        with partial.open("rb+") as file:
-            os.fsync(file.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and notes of a file of :func:`write_tensors`."""
     with _opened(path) as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         return tensors, _notes(file)
-
-
-def read_notes(path: Path) -> dict[str, Any]:
-    """Only the notes of a file of :func:`write_tensors`."""
-    with _opened(path) as file:
-        return _notes(file)
 
 
 def save_checkpoint(
@@ -120,5 +98,7 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 def _notes(file: Any) -> dict[str, Any]:
-    notes: dict[str, Any] = json.loads((file.metadata() or {})[_NOTES])
+    notes = json.loads((file.metadata() or {})[_NOTES])
+    if not isinstance(notes, dict):
+        raise ValueError("its notes are no JSON object")
     return notes

@@ -16,17 +16,13 @@ from dualstudent.data.prepared import PreparedData
 from dualstudent.errors import UserError
 from dualstudent.interruption import Interrupted, StopRequest
 from dualstudent.recipes.schema import Recipe
-from dualstudent.training.checkpoint import (
-    replaced_at_once,
-    restore_checkpoint,
-    save_checkpoint,
-    write_tensors,
-)
+from dualstudent.training.checkpoint import restore_checkpoint, save_checkpoint, write_tensors
 from dualstudent.training.course import Course, LossNotFinite
 from dualstudent.training.processes import followers, gathered, largest
 from dualstudent.training.result import summarised
 from dualstudent.training.run import Run
 from dualstudent.training.training import Training
+from dualstudent.writing import replaced_at_once
 
 _SECONDS_BETWEEN_CHECKPOINTS = 60.0
 
@@ -239,7 +235,12 @@ class _Loop:
         data = training.data
         for key, tensor in data.train.preprocessing().items():
             weights[f"preprocessing.{key}"] = tensor
-        notes = {"classes": data.classes, "exported": method.exported, "shape": data.train.shape}
+        notes = {
+            "classes": data.classes,
+            "exported": method.exported,
+            "shape": data.train.shape,
+            "data": run.read_fingerprint(),
+        }
         write_tensors(run.model, weights, notes)
         summary = summarised(run.read_metrics(), method.headline, self._seconds)
         if training.data.tally is not None:

@@ -1,18 +1,56 @@
 """The trained networks of a finished run."""
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic import ValidationError
 from torch import Tensor
 
 from dualstudent.data.prepared import PreparedData
 from dualstudent.errors import UserError
 from dualstudent.methods import Method
 from dualstudent.recipes.schema import DeviceSettings
+from dualstudent.settings import Settings
 from dualstudent.training.checkpoint import read_tensors
 from dualstudent.training.run import Run
 from dualstudent.training.training import Training
+
+
+class ModelNotes(Settings):
+    """What stands beside the weights of a finished run.
+
+    Attributes:
+        classes: their names, in the order of the probabilities.
+        exported: name of the network that its method takes away for use.
+        shape: of a sample.
+        data: fingerprint of what the run saw; older runs kept none.
+    """
+
+    classes: tuple[str, ...]
+    exported: str
+    shape: tuple[int, ...]
+    data: str | None = None
+
+
+def read_model(run: Run) -> tuple[dict[str, Tensor], ModelNotes]:
+    """All weights of a finished run, and what stands beside them.
+
+    Raises:
+        UserError: if its file is broken, or not one that a run of this version leaves.
+    """
+    tensors, notes = read_tensors(run.model)
+    try:
+        known = ModelNotes.model_validate_json(json.dumps(notes))
+    except ValidationError as error:
+        raise UserError(
+            f"{run.model}: is not the model of a run of this version of dualstudent; "
+            "bring it back, or train again"
+        ) from error
+    if known.data not in (None, run.read_fingerprint()):
+        raise UserError(f"{run.model}: is of another run, on other data; bring its own back")
+    return tensors, known
 
 
 def load_trained(
@@ -34,7 +72,7 @@ def load_trained(
     training = Training(recipe.model_copy(update={"device": device}), data)
     if data is not None or recipe.data.path is not None:  # these are changed at will
         run.check_same_data(training.data)
-    tensors, _ = read_tensors(run.model)
+    tensors, _ = read_model(run)
     load_weights(run, training.method, tensors)
     return training
 
@@ -51,9 +89,11 @@ def load_weights(run: Run, method: Method, tensors: Mapping[str, Tensor]) -> Non
 
 
 def evaluate_run(run: Run, data: PreparedData | None = None) -> dict[str, dict[str, Any]]:
-    """Name → figures on the test set, for every network of a finished run."""
+    """Name → figures on the test or validation part, for every network of a finished run."""
     training = load_trained(run, data)
     if len(training.data.test_labels) == 0:
-        raise UserError(f"{run.folder}: was trained without a test set; there is nothing to test")
+        raise UserError(
+            f"{run.folder}: has neither a test part nor a validation part to be evaluated on"
+        )
     figures = training.evaluator.evaluate(training.method.evaluated).networks
     return {name: dataclasses.asdict(each) for name, each in figures.items()}

@@ -3,10 +3,9 @@
 import csv
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TextIO, cast, get_args
+from typing import cast, get_args
 
 import numpy as np
 import torch
@@ -24,11 +23,11 @@ from dualstudent.errors import UserError
 from dualstudent.interruption import Interrupted, StopRequest
 from dualstudent.randomness import generator_for
 from dualstudent.stability import is_stable
-from dualstudent.training.checkpoint import read_tensors
 from dualstudent.training.evaluation import evaluation_mode
-from dualstudent.training.model import load_weights
+from dualstudent.training.model import load_weights, read_model
 from dualstudent.training.run import Run
 from dualstudent.training.training import build_method
+from dualstudent.writing import check_is_free, new_file
 
 _CHUNK = 250  # as many as an evaluation looks at, so that views are perturbed alike
 _READERS = 4  # threads; each holds two chunks at most
@@ -42,14 +41,15 @@ class Predictions:
         paths: of the n files that can be read.
         probabilities: (n, C) float32, of each class, by the network that the method exports.
         stable: (n,) bool, Eq. 3 for that network: clean image and one perturbed view.
-        agree: (n,) bool, whether all networks that make the method's result say the same label.
+        agree: (n,) bool, whether all networks that make the method's result say the same label;
+            None if it is one network only, which has nobody to agree with.
         unreadable: the other files, and why.
     """
 
     paths: tuple[Path, ...]
     probabilities: Tensor
     stable: Tensor
-    agree: Tensor
+    agree: Tensor | None
     unreadable: tuple[UnreadableImage, ...]
 
 
@@ -61,6 +61,10 @@ class Predictor:
     Args:
         run: on own images or on a published data set in memory.
 
+    Attributes:
+        classes: their names, in the order of the probabilities.
+        network: name of the one whose probabilities are given.
+
     Raises:
         UserError: if the run has not finished, or was not trained on images that files can hold.
     """
@@ -68,9 +72,9 @@ class Predictor:
     def __init__(self, run: Run) -> None:
         run.read_result()  # refuses a run that has not finished
         self._recipe = recipe = run.read_recipe()
-        tensors, notes = read_tensors(run.model)
-        self.classes = tuple(notes["classes"])
-        self._shape = _image_shape(run, notes.get("shape"), recipe.data.source)
+        tensors, notes = read_model(run)
+        self.classes = notes.classes
+        self._shape = _image_shape(run, notes.shape, recipe.data.source)
         if recipe.data.path is None and recipe.data.source is None:
             raise UserError(
                 f"{run.folder}: was trained on data handed over from Python, whose views no recipe "
@@ -81,6 +85,7 @@ class Predictor:
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self._method = build_method(recipe, data).to(self._device)
         load_weights(run, self._method, tensors)
+        self.network = self._method.exported
 
     def predict(self, paths: Sequence[Path]) -> Iterator[Predictions]:
         """Read and classify files, chunk by chunk, in bounded memory."""
@@ -111,19 +116,20 @@ class Predictor:
 
     def _answers(
         self, pixels: Sequence[NDArray[np.uint8]], start: int
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
         method, device = self._method, self._device
         draw = generator_for(self._recipe.seed, "test view", start, device=device)
         positions = torch.arange(len(pixels), device=device)
-        networks = {name: method.evaluated[name] for name in (*method.headline, method.exported)}
+        networks = {name: method.evaluated[name] for name in (*method.headline, self.network)}
         with evaluation_mode(*networks.values()):
             clean, perturbed = self._samples(pixels).to(device).views(positions, [None, draw])
             said = {name: each(clean).class_logits.softmax(1) for name, each in networks.items()}
-            p = said[method.exported]
-            p_perturbed = networks[method.exported](perturbed).class_logits.softmax(1)
+            p = said[self.network]
+            p_perturbed = networks[self.network](perturbed).class_logits.softmax(1)
             stable = is_stable(p, p_perturbed, method.confidence_threshold)
             labels = torch.stack([said[name].argmax(1) for name in method.headline])
-            return p.cpu(), stable.cpu(), (labels == labels[0]).all(0).cpu()
+            agree = (labels == labels[0]).all(0).cpu() if len(labels) > 1 else None
+            return p.cpu(), stable.cpu(), agree
 
 
 @dataclass
@@ -131,11 +137,13 @@ class Written:
     """What became of the images.
 
     Attributes:
+        network: name of the one that said it.
         predicted: how many have a line.
         stable: how many of them are stable.
         unreadable: the files without a line.
     """
 
+    network: str
     predicted: int = 0
     stable: int = 0
     unreadable: list[UnreadableImage] = field(default_factory=list)
@@ -161,8 +169,15 @@ def write_predictions(
         UserError: if run, paths or output are wrong; then nothing is written.
         Interrupted: after Ctrl-C or SIGTERM; then neither.
     """
-    files, predictor, written = _files(paths), Predictor(run), Written()
-    with _appearing(output) as sheet, StopRequest() as stop:
+    check_is_free(output)  # before the work
+    files, predictor = _files(paths), Predictor(run)
+    written = Written(predictor.network)
+    with (
+        new_file(output) as partial,
+        # Names of files may be bytes that are no text; they are written as they are.
+        partial.open("w", encoding="utf-8", errors="surrogateescape", newline="") as sheet,
+        StopRequest() as stop,
+    ):
         rows = csv.writer(sheet)
         columns = [f"p({name})" for name in predictor.classes] if each_class else []
         rows.writerow(["path", "label", "probability", "stable", "agree", *columns])
@@ -185,29 +200,17 @@ def write_predictions(
 
 def _rows(found: Predictions, classes: Sequence[str], each_class: bool) -> Iterator[list[str]]:
     highest, labels = found.probabilities.max(dim=1)
-    columns = (highest, labels, found.stable, found.agree, found.probabilities)
-    for path, p, label, stable, agree, every in zip(
-        found.paths, *(column.tolist() for column in columns), strict=True
+    agree = [""] * len(labels) if found.agree is None else _truths(found.agree)
+    values = (highest.tolist(), labels.tolist(), found.probabilities.tolist())
+    for path, stable, agrees, p, label, every in zip(
+        found.paths, _truths(found.stable), agree, *values, strict=True
     ):
-        truths = [str(truth).lower() for truth in (stable, agree)]
         more = [f"{each:.6f}" for each in every] if each_class else []
-        yield [str(path), classes[label], f"{p:.6f}", *truths, *more]
+        yield [str(path), classes[label], f"{p:.6f}", stable, agrees, *more]
 
 
-@contextmanager
-def _appearing(output: Path) -> Iterator[TextIO]:
-    """A new text file that takes its name when it is complete, and vanishes otherwise."""
-    if is_there(output):
-        raise UserError(f"{output} already exists; choose another -o")
-    partial = output.with_name(output.name + ".partial")
-    # Names of files may be bytes that are no text; they are written as they are.
-    with partial.open("x", encoding="utf-8", errors="surrogateescape", newline="") as file:
-        try:
-            yield file
-        except BaseException:
-            partial.unlink()
-            raise
-    partial.rename(output)
+def _truths(column: Tensor) -> list[str]:
+    return [str(truth).lower() for truth in column.tolist()]
 
 
 def _files(paths: Iterable[Path]) -> list[Path]:
@@ -224,13 +227,11 @@ def _files(paths: Iterable[Path]) -> list[Path]:
     return list(files)
 
 
-def _image_shape(run: Run, shape: object, source: str | None) -> tuple[int, int, int]:
+def _image_shape(run: Run, shape: tuple[int, ...], source: str | None) -> tuple[int, int, int]:
     """(channels, size, size), which files can be brought to."""
     if source in get_args(StreamedName):
         raise UserError(f"{run.folder}: was trained on {source}, which predict cannot do yet")
-    if not isinstance(shape, list):
-        raise UserError(f"{run.model}: was made by an older version; train again to predict")
     if len(shape) != 3 or shape[0] not in get_args(Channels) or shape[1] != shape[2]:
-        raise UserError(f"{run.folder}: was trained on samples of shape {shape}, not on images")
+        raise UserError(f"{run.folder}: was trained on samples of {list(shape)}, not on images")
     channels, size, _ = shape
     return channels, size, size

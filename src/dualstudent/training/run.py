@@ -5,7 +5,7 @@ import platform
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.splits import write_manifest
@@ -14,6 +14,7 @@ from dualstudent.recipes.reading import load_recipe, to_toml
 from dualstudent.recipes.schema import Recipe
 
 FORMAT = 2
+_RESULT = {"headline", "networks", "seconds", "versions"}
 
 
 @dataclass(frozen=True)
@@ -107,9 +108,18 @@ class Run:
             )
         return run
 
+    @property
+    def evaluated_part(self) -> Literal["test", "validation", "source validation"]:
+        """What it is evaluated on, if there is any."""
+        return self.read_recipe().data.evaluated_part
+
+    def read_fingerprint(self) -> object:
+        """Of the data that the run began with."""
+        return _read_object(self.about).get("data")
+
     def check_same_data(self, data: PreparedData) -> None:
         """Refuse other images or labels than the run began with."""
-        if _read_object(self.about).get("data") != data.fingerprint():
+        if self.read_fingerprint() != data.fingerprint():
             raise UserError(
                 f"{self.folder}: the images or labels found now are not those the run began with; "
                 "bring them back, or train again into another folder"
@@ -133,7 +143,10 @@ class Run:
                 f"{self.folder} has not finished; "
                 f"continue it with 'dualstudent resume {self.folder}'"
             )
-        return _read_object(self.result)
+        result = _read_object(self.result)
+        if not result.keys() >= _RESULT:
+            raise UserError(f"{self.result}: is not a result of this version of dualstudent")
+        return result
 
 
 def _read_object(path: Path) -> dict[str, Any]:

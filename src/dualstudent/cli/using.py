@@ -1,0 +1,81 @@
+"""Commands that use what a run has learned: predict, export."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dualstudent.cli.arguments import RunFolder
+from dualstudent.cli.speaking import console, say
+from dualstudent.report.line import print_line
+
+
+class ExportFormat(StrEnum):
+    """What kind of file a network is taken away in."""
+
+    onnx = "onnx"
+    torch_export = "torch-export"
+    safetensors = "safetensors"
+
+
+def predict(
+    run: RunFolder,
+    paths: Annotated[list[Path], typer.Argument(help="Images, or folders of images.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="CSV file to write; must not exist.")
+    ],
+    probabilities: Annotated[
+        bool, typer.Option("--probabilities", help="Also a column per class.")
+    ] = False,
+) -> None:
+    """Classify images by a trained model: label, probability, and how far to trust them."""
+    from dualstudent.report.outcome import standing
+    from dualstudent.training.predicting import write_predictions
+    from dualstudent.training.progress import progress_on
+    from dualstudent.training.run import Run
+
+    opened = Run.open(run)
+    with progress_on(console, "images") as progress:
+        written = write_predictions(
+            opened, paths, output, probabilities, progress.observer("predicting")
+        )
+    for unreadable in written.unreadable:
+        say("skipped", "yellow", str(unreadable))
+    skipped = f"; {len(written.unreadable)} skipped" if written.unreadable else ""
+    print_line(
+        console,
+        f"{written.predicted:,} predictions in {output} by {standing(opened, written.network)}; "
+        f"{written.stable:,} of them stable{skipped}",
+    )
+
+
+def export(
+    run: RunFolder,
+    to: Annotated[ExportFormat, typer.Option(help="Kind of file.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE", help="Default: RUN/NETWORK with its ending."),
+    ] = None,
+    network: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Default: the one that the method exports.")
+    ] = None,
+) -> None:
+    """Take a trained network away in one file that maps raw pixels to probabilities.
+
+    The file is compared with PyTorch on real images, and not kept if it differs.
+    """
+    from dualstudent.export import export_run
+    from dualstudent.report.outcome import standing
+    from dualstudent.training.run import Run
+
+    opened = Run.open(run)
+    made = export_run(opened, to.value, out, network)
+    card = made.card
+    for line in (
+        f"{made.path}: {standing(opened, card.student)}, {len(card.classes)} classes",
+        f"give it {card.preprocessing}",
+        f"checked on {made.checked} images: "
+        f"at most {made.difference:.1e} from PyTorch's probabilities",
+    ):
+        print_line(console, line)

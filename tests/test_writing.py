@@ -1,0 +1,46 @@
+from pathlib import Path
+
+import pytest
+
+from dualstudent import UserError
+from dualstudent.writing import new_file, replaced_at_once
+
+
+def test_the_old_content_stays_until_the_new_is_complete(tmp_path: Path) -> None:
+    path = tmp_path / "file.txt"
+    path.write_text("old")
+    with replaced_at_once(path) as partial:
+        partial.write_text("new")
+        assert path.read_text() == "old"
+    assert path.read_text() == "new"
+
+
+def test_what_was_begun_leaves_no_trace(tmp_path: Path) -> None:
+    def stopped_halfway() -> None:
+        with replaced_at_once(path) as partial:
+            partial.write_text("half")
+            raise KeyboardInterrupt
+
+    path = tmp_path / "file.txt"
+    path.write_text("old")
+    with pytest.raises(KeyboardInterrupt):
+        stopped_halfway()
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_new_file_takes_no_place_that_is_taken(tmp_path: Path) -> None:
+    path = tmp_path / "file.txt"
+    path.write_text("precious")
+    with pytest.raises(UserError, match="already exists; choose another"), new_file(path):
+        raise AssertionError
+    assert path.read_text() == "precious"
+    with pytest.raises(UserError, match=r"there is no folder .*nowhere; make it first"):
+        new_file(tmp_path / "nowhere" / "file.txt").__enter__()
+
+
+def test_what_cannot_be_written_is_called_by_its_own_name(tmp_path: Path) -> None:
+    long = tmp_path / ("x" * 250)  # with anything added too long for a file system
+    with pytest.raises(OSError, match="too long") as error, new_file(long) as partial:
+        partial.open("w")
+    assert error.value.filename == str(long)
