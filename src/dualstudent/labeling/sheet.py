@@ -70,10 +70,15 @@ class LabelSheet:
 
 @dataclass(frozen=True)
 class Opinions:
-    """Of n unlabeled samples, (n,) each: where they are, what is said of them, how far to trust."""
+    """Of n unlabeled samples, (n,) each: where they are, what is said of them, how far to trust.
+
+    ``doubt`` is what the network itself leaves open: held-out images decide what can be trusted,
+    but not what a person is asked.
+    """
 
     positions: Tensor
     predicted: Tensor
+    doubt: Tensor
     trust: Tensor
     stable: Tensor
     agree: Tensor
@@ -106,7 +111,7 @@ def write_labels(
         training, names = _opened(run, progress)
         yardstick = Yardstick.measured(training, precision)
         found = _asked(training, yardstick, progress, stop)
-        order = order_for_a_person(training, found.positions, 1 - found.trust)
+        order = order_for_a_person(training, found.positions, found.doubt)
         _obey(stop, len(order))
         sheet = csv.writer(file)
         sheet.writerow(COLUMNS)
@@ -143,9 +148,9 @@ def _asked(
     if progress is not None:
         progress.on_start(0, len(data.unlabeled))
     for said in answers(training.method, data.train, data.unlabeled, seed, device):
-        predicted, trust = said.probabilities.argmax(dim=1), yardstick.trust(said)
+        probability, predicted = said.probabilities.max(dim=1)
         flags = (said.stable_for_all, said.agree, yardstick.trusted(said))
-        pieces.append((said.positions, predicted, trust, *flags))
+        pieces.append((said.positions, predicted, 1 - probability, yardstick.trust(said), *flags))
         done += len(predicted)
         if progress is not None:
             progress.on_step(done)
