@@ -14,9 +14,11 @@ from PIL import Image
 from dualstudent import Predictor, Run, UserError, load_recipe, load_trained, prepared_from_arrays
 from dualstudent.data.embedded import load_digits_8x8
 from dualstudent.data.listing import Listing
+from dualstudent.data.prepare import DataSettings, prepare
 from dualstudent.data.tables import list_table
 from dualstudent.interruption import Interrupted
 from dualstudent.labeling import write_labels
+from dualstudent.labeling.images import published_names
 from dualstudent.labeling.order import PLANNED
 from dualstudent.own_images import recipe_on
 from dualstudent.training.answers import Answers, answers
@@ -201,6 +203,18 @@ def test_the_sheet_with_a_few_labels_filled_in_is_a_data_set(
     assert "280 of them unlabeled" in output
 
 
+def test_the_program_of_the_page_makes_labels_of_what_is_trusted(
+    sheet: list[dict[str, str]], place: Path
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "own-data.md").read_text()
+    (program,) = re.findall(r"```python\n(import csv\n.*?)```", page, re.DOTALL)
+    exec(program, {})
+    trusted = {Path(r["path"]): r["predicted"] for r in sheet if r["trusted"] == "true"}
+    before, after = list_table(place / "labels.csv"), list_table(place / "more.csv")
+    assert names_of(after, after.labeled) == names_of(before, before.labeled) | trusted
+    assert len(after.unlabeled) == 300 - len(trusted)
+
+
 def names_of(listing: Listing, positions: list[int]) -> dict[Path, str]:
     return {listing.paths[i]: listing.classes[listing.labels[i]] for i in positions}
 
@@ -279,6 +293,14 @@ def test_a_published_data_set_has_numbers(small_run: Run, tmp_path: Path) -> Non
     right = [int(r["predicted"]) == TRUTH[int(r["path"].split()[-1])] for r in rows]
     error = small_run.read_result()["networks"]["student1"]["error"]
     assert 100 * np.mean(right) == pytest.approx(100 - error, abs=8)  # chance: 10
+
+
+def test_images_to_adapt_to_are_counted_in_their_own_data_set() -> None:
+    settings = DataSettings(source="mnist-5k", target="digits-8x8", image_size=8)
+    data = prepare(settings, seed=0)
+    names = published_names(settings, data)
+    assert names.of(3999) == "mnist-5k train 3999"
+    assert names.of(int(data.unlabeled[7])) == "digits-8x8 train 7"
 
 
 @warns_of_the_count

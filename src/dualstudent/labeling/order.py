@@ -40,10 +40,18 @@ def labeling_order(doubt: Tensor, features: Tensor, labeled: Tensor) -> Tensor:
     distance = nearest.amin(dim=0).square()
     scale = distance.mean().clamp(min=torch.finfo(torch.float32).tiny)
     covered, near = (-distance / scale).exp(), (-torch.cdist(x, x).square() / scale).exp()
-    left, chosen = torch.ones(len(doubt), dtype=torch.bool), []
+    worth, chosen = (near - covered).clamp_(min=0) @ doubt.float(), []
     for _ in range(min(len(doubt), PLANNED)):
-        gain = (near - covered).clamp_(min=0) @ doubt.float()
-        chosen.append(int(gain.masked_fill(~left, -1).argmax()))
-        left[chosen[-1]] = False
+        chosen.append(_best(worth, near, covered, doubt.float()))
+        worth[chosen[-1]] = -1
         covered = torch.maximum(covered, near[chosen[-1]])
     return torch.tensor(chosen)
+
+
+def _best(worth: Tensor, near: Tensor, covered: Tensor, doubt: Tensor) -> int:
+    """Which image adds most. What each adds only falls, so that few have to be asked again."""
+    while True:
+        best = int(worth.argmax())
+        worth[best] = (near[best] - covered).clamp(min=0) @ doubt
+        if int(worth.argmax()) == best:
+            return best
