@@ -14,13 +14,12 @@ from PIL import Image
 from dualstudent import Predictor, Run, UserError, load_recipe, load_trained, prepared_from_arrays
 from dualstudent.data.embedded import load_digits_8x8
 from dualstudent.data.listing import Listing
-from dualstudent.data.prepare import DataSettings, prepare
+from dualstudent.data.prepare import DataSettings
 from dualstudent.data.tables import list_table
 from dualstudent.interruption import Interrupted
 from dualstudent.labeling import write_labels
 from dualstudent.labeling.images import published_names
 from dualstudent.labeling.order import PLANNED
-from dualstudent.own_images import recipe_on
 from dualstudent.training.answers import Answers, answers
 from dualstudent.training.loop import train
 from dualstudent.training.run import FORMAT
@@ -30,15 +29,36 @@ from tests.labeling.greedy import greedy_order
 from tests.test_own_images import StopsAtOnce, called, rows_of
 from tests.training.test_streamed import recipe as streamed_recipe
 
-QUICK = (
-    *("data.image_size=8", "data.channels=1", "augmentation.translate=1"),
-    *("batch.size=64", "batch.labeled=16", "schedule.rampup_epochs=1"),
-)
+RECIPE = """
+[data]
+path = "{path}"
+image_size = 8
+channels = 1
+[augmentation]
+translate = 1
+noise = 0.15
+[network]
+name = "digits-cnn"
+[method]
+name = "dual-student"
+confidence_threshold = 0.6
+classification_average = "labeled"
+[batch]
+size = 64
+labeled = 16
+[optimizer]
+learning_rate = 0.1
+[schedule]
+epochs = 1
+rampup_epochs = 1
+"""
 Command = Callable[..., tuple[object, str, str]]
 
 
 def train_on(data: Path, folder: Path, *changes: str) -> Run:
-    return train(recipe_on("demo", data, None, [*QUICK, *changes]), folder)
+    recipe = folder.with_suffix(".toml")
+    recipe.write_text(RECIPE.format(path=data))
+    return train(load_recipe(recipe, changes), folder)
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +127,7 @@ def test_what_is_said_is_what_predict_says_of_the_files(
     found = list(predictor.predict([Path(row["path"]) for row in rows]))
     p = torch.cat([each.probabilities for each in found]).double().numpy() ** (1 / temperature)
     trust = (p / p.sum(axis=1, keepdims=True)).max(axis=1)
-    agree = torch.cat([each.agree for each in found]).tolist()
+    agree = torch.cat([each.agree for each in found if each.agree is not None]).tolist()
     assert [row["predicted"] for row in rows] == [
         predictor.classes[label] for label in p.argmax(axis=1)
     ]
@@ -256,13 +276,13 @@ def test_without_test_images_a_validation_part_decides_and_without_labels_to_spa
     assert "chosen and measured on 40 validation images: " in output
 
     few = write_digits(place / "few", labeled=3, unlabeled=60, test=0)
-    train_on(few, place / "unmeasured", "schedule.epochs=1")
+    train_on(few, place / "unmeasured", 'method={name="supervised"}')
     code, output, _ = command("label", "unmeasured", "-o", "unmeasured.csv")
     assert code == 0
     assert "trust: the network's own probability" in output
     assert "trusted: nothing, for there are neither test nor validation images" in output
     rows = unlabeled(rows_of(place / "unmeasured.csv"))
-    assert {row["trusted"] for row in rows} == {"false"}
+    assert {(row["trusted"], row["agree"]) for row in rows} == {("false", "")}  # one network
     assert len(rows) == 60
     found = list(Predictor(Run(place / "unmeasured")).predict([Path(r["path"]) for r in rows]))
     p = torch.cat([each.probabilities for each in found]).amax(dim=1)
@@ -272,7 +292,7 @@ def test_without_test_images_a_validation_part_decides_and_without_labels_to_spa
 def test_broken_images_are_named_counted_and_left_out(place: Path, command: Command) -> None:
     data = write_digits(place / "broken", labeled=3, unlabeled=60, test=0)
     (data / "unlabeled" / "no\nimage.png").write_bytes(b"no image")
-    train_on(data, place / "some", "schedule.epochs=1")
+    train_on(data, place / "some")
     code, output, messages = command("label", "some", "-o", "some.csv")
     assert code == 0
     assert messages.startswith("skipped: ")
@@ -295,12 +315,11 @@ def test_a_published_data_set_has_numbers(small_run: Run, tmp_path: Path) -> Non
     assert 100 * np.mean(right) == pytest.approx(100 - error, abs=8)  # chance: 10
 
 
-def test_images_to_adapt_to_are_counted_in_their_own_data_set() -> None:
-    settings = DataSettings(source="mnist-5k", target="digits-8x8", image_size=8)
-    data = prepare(settings, seed=0)
-    names = published_names(settings, data)
-    assert names.of(3999) == "mnist-5k train 3999"
-    assert names.of(int(data.unlabeled[7])) == "digits-8x8 train 7"
+def test_images_to_adapt_to_are_counted_in_their_own_data_set(small_run: Run) -> None:
+    settings = DataSettings(source="digits-8x8", target="mnist-5k")
+    names = published_names(settings, load_trained(small_run).data)
+    assert names.of(len(TRUTH) - 1) == f"digits-8x8 train {len(TRUTH) - 1}"
+    assert names.of(len(TRUTH)) == "mnist-5k train 0"
 
 
 @warns_of_the_count
@@ -329,7 +348,7 @@ def test_nothing_is_written_where_something_is_wrong(
 ) -> None:
     (place / "mine.csv").write_text("precious")
     labeled = write_digits(place / "labeled", unlabeled=0, test=0)
-    train_on(labeled, place / "everything", "schedule.epochs=1", "batch.size=16")
+    train_on(labeled, place / "everything", "batch.size=16")
     data = prepared_from_arrays(
         np.random.default_rng(0).integers(0, 256, (40, 8, 8), np.uint8), ["a", "b"] * 20
     )
@@ -339,7 +358,7 @@ def test_nothing_is_written_where_something_is_wrong(
         data=data,
     )
     for name, where, message in (
-        ("run", "mine.csv", "mine.csv already exists; choose another -o"),
+        ("run", "mine.csv", "mine.csv already exists; choose another -o FILE"),
         ("run", "nowhere/new.csv", "nowhere/new.csv: there is no folder nowhere; make it first"),
         ("everything", "new.csv", "every image has a label; there is nothing left to label"),
         ("handed-over", "new.csv", "was trained on data handed over from Python"),

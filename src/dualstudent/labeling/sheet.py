@@ -3,14 +3,13 @@
 import csv
 import math
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from dualstudent.appearing import appearing
 from dualstudent.data.decoding import UnreadableImage
 from dualstudent.data.workers import Progress
 from dualstudent.errors import UserError, on_one_line
@@ -23,6 +22,7 @@ from dualstudent.training.answers import answers
 from dualstudent.training.model import load_trained
 from dualstudent.training.run import Run
 from dualstudent.training.training import Training
+from dualstudent.writing import new_file
 
 COLUMNS = (
     *("rank", "path", "label", "predicted", "trust"),
@@ -107,7 +107,12 @@ def write_labels(
     """
     if not 0 < precision <= 1:
         raise UserError(f"precision = {precision}: use a share above 0, at most 1")
-    with appearing(output) as file, StopRequest() as stop:
+    with (
+        new_file(output) as partial,
+        # Names of files may be bytes that are no text; they are written as they are.
+        partial.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file,
+        StopRequest() as stop,
+    ):
         training, names = _opened(run, progress)
         yardstick = Yardstick.measured(training, precision)
         found = _asked(training, yardstick, progress, stop)
@@ -115,7 +120,7 @@ def write_labels(
         _obey(stop, len(order))
         sheet = csv.writer(file)
         sheet.writerow(COLUMNS)
-        sheet.writerows(_rows(found, order, names, training.data.classes))
+        sheet.writerows(_rows(found, order, names, training))
         sheet.writerows(
             ["", image.path, image.label, "", "", "", "", "", image.part] for image in names.known
         )
@@ -188,11 +193,14 @@ def _obey(stop: StopRequest, done: int) -> None:
 
 
 def _rows(
-    found: Opinions, order: Tensor, names: ImageNames, classes: Sequence[str]
+    found: Opinions, order: Tensor, names: ImageNames, training: Training
 ) -> Iterator[list[str]]:
+    classes, alone = training.data.classes, len(training.method.headline) == 1
     columns = (found.positions, found.predicted, found.trust)
     flags = (found.stable, found.agree, found.trusted)
     values = zip(*(column[order].tolist() for column in (*columns, *flags)), strict=True)
     for rank, (position, label, trust, *truths) in enumerate(values, start=1):
-        said = [str(truth).lower() for truth in truths]
-        yield [str(rank), names.of(position), "", classes[label], f"{trust:.6f}", *said, "train"]
+        stable, agree, trusted = (str(truth).lower() for truth in truths)
+        agree = "" if alone else agree  # there is nobody to agree with
+        said = [classes[label], f"{trust:.6f}", stable, agree, trusted]
+        yield [str(rank), names.of(position), "", *said, "train"]

@@ -3,16 +3,16 @@
 import csv
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast, get_args
+from typing import TextIO, cast, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dualstudent.appearing import appearing
 from dualstudent.data.catalogue import StreamedName
 from dualstudent.data.decoding import Channels, UnreadableImage, decode, resized
 from dualstudent.data.files import is_there
@@ -162,7 +162,7 @@ def write_predictions(
         Interrupted: after Ctrl-C or SIGTERM; then neither.
     """
     files, predictor, written = _files(paths), Predictor(run), Written()
-    with appearing(output) as sheet, StopRequest() as stop:
+    with _appearing(output) as sheet, StopRequest() as stop:
         rows = csv.writer(sheet)
         columns = [f"p({name})" for name in predictor.classes] if each_class else []
         rows.writerow(["path", "label", "probability", "stable", "agree", *columns])
@@ -192,6 +192,22 @@ def _rows(found: Predictions, classes: Sequence[str], each_class: bool) -> Itera
         truths = [str(truth).lower() for truth in (stable, agree)]
         more = [f"{each:.6f}" for each in every] if each_class else []
         yield [str(path), classes[label], f"{p:.6f}", *truths, *more]
+
+
+@contextmanager
+def _appearing(output: Path) -> Iterator[TextIO]:
+    """A new text file that takes its name when it is complete, and vanishes otherwise."""
+    if is_there(output):
+        raise UserError(f"{output} already exists; choose another -o")
+    partial = output.with_name(output.name + ".partial")
+    # Names of files may be bytes that are no text; they are written as they are.
+    with partial.open("x", encoding="utf-8", errors="surrogateescape", newline="") as file:
+        try:
+            yield file
+        except BaseException:
+            partial.unlink()
+            raise
+    partial.rename(output)
 
 
 def _files(paths: Iterable[Path]) -> list[Path]:

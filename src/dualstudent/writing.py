@@ -1,0 +1,49 @@
+"""Files that are there as a whole or not at all."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from dualstudent.errors import UserError
+
+
+@contextmanager
+def replaced_at_once(path: Path) -> Iterator[Path]:
+    """Write to another name, which then takes the place of ``path``, on disk and all.
+
+    What was written is removed if anything goes wrong, and ``path`` stays as it was.
+    """
+    partial = path.with_name(path.name + ".partial")
+    try:
+        yield partial
+        with partial.open("rb+") as file:
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except OSError as error:
+        if error.filename == str(partial):  # a name that nobody but us knows
+            error.filename = str(path)
+        raise
+    finally:
+        with suppress(OSError):  # what went wrong first is what matters
+            partial.unlink()
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[Path]:
+    """Like :func:`replaced_at_once`, for a place where there must be nothing yet."""
+    check_is_free(path)
+    with replaced_at_once(path) as partial:
+        yield partial
+
+
+def check_is_free(path: Path) -> None:
+    """Refuse a path where a new file would overwrite something, or cannot be.
+
+    Raises:
+        UserError: if there is something, or no folder to put it into.
+    """
+    if path.exists():
+        raise UserError(f"{path} already exists; choose another -o FILE, or remove it first")
+    if not path.parent.is_dir():
+        raise UserError(f"{path}: there is no folder {path.parent}; make it first")
