@@ -42,7 +42,7 @@ def test_every_method_has_its_paragraph() -> None:
 def test_every_file_named_in_the_map_exists() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
     names = re.findall(
-        r"`((?:methods|networks|data|training|recipes|doctor|experiments|estimator|export|trust)"
+        r"`((?:methods|networks|data|training|recipes|doctor|experiments|estimator|export|trust|labeling)"
         r"/\w+\.py)`",
         page,
     )

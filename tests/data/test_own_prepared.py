@@ -11,7 +11,7 @@ from dualstudent import DataSettings, UserError, prepare
 from dualstudent.data.decoding import decode, resized
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import ImageSamples
-from dualstudent.own_images import recipe_on
+from dualstudent.own_images import recipe_on, where_images_are
 from dualstudent.recipes import load_recipe
 from tests.data.digit_files import CLASSES, write_digits
 from tests.data.picture import save_picture
@@ -205,7 +205,7 @@ def test_settings_that_do_not_go_with_a_path(key: str, value: object, message: s
 def test_a_folder_whose_name_is_no_text_is_refused_before_anything_is_done(tmp_path: Path) -> None:
     folder = write_digits(tmp_path / os.fsdecode(b"d\xff"), unlabeled=5, test=0)
     with pytest.raises(UserError, match=r"data\.path = .*is not UTF-8, as recipes are; rename"):
-        recipe_on("demo", folder, None, [])
+        recipe_on("demo", where_images_are(folder), [])
 
 
 def test_settings_that_need_a_path() -> None:

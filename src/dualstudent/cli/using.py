@@ -1,4 +1,4 @@
-"""Commands that use what a run has learned: predict, export."""
+"""Commands that use what a run has learned: predict, label, export."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -48,6 +48,33 @@ def predict(
         f"{written.predicted:,} predictions in {output} by {standing(opened, written.network)}; "
         f"{written.stable:,} of them stable{skipped}",
     )
+
+
+def label(
+    run: RunFolder,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="CSV file to write; must not exist.")
+    ],
+    precision: Annotated[
+        float,
+        typer.Option(min=0, max=1, help="Share of right ones wanted among the trusted labels."),
+    ] = 0.95,
+) -> None:
+    """List the unlabeled images of a run, those most worth a person's label first.
+
+    Says how far each prediction can be trusted, and which are as good as labels.
+    """
+    from dualstudent.labeling import write_labels
+    from dualstudent.training.progress import progress_on
+    from dualstudent.training.run import Run
+
+    opened = Run.open(run)
+    with progress_on(console, "images") as progress:
+        sheet = write_labels(opened, output, precision, progress.observer("labeling"))
+    for unreadable in sheet.unreadable:
+        say("skipped", "yellow", str(unreadable))
+    for line in sheet.in_words(output):
+        print_line(console, line)
 
 
 def export(

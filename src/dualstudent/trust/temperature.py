@@ -46,10 +46,15 @@ def with_temperature(predicted: PredictedSet, temperature: float) -> PredictedSe
         >>> cooler.probabilities  # 3 : 1, the root of 9 : 1
         tensor([[0.7500, 0.2500]])
     """
+    return replace(predicted, probabilities=tempered(predicted.probabilities, temperature))
+
+
+def tempered(probabilities: Tensor, temperature: float) -> Tensor:
+    """(N, C) probabilities, of the same kind, as if logits were divided by ``temperature``."""
     if not temperature > 0:
         raise ValueError(f"temperature = {temperature}: use a positive number")
-    softened = (_logs(predicted.probabilities) / temperature).softmax(dim=1)
-    return replace(predicted, probabilities=softened.to(predicted.probabilities.dtype))
+    softened = (_logs(probabilities) / temperature).softmax(dim=1)
+    return softened.to(probabilities.dtype)
 
 
 def _logs(probabilities: Tensor) -> Tensor:

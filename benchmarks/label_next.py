@@ -1,0 +1,128 @@
+"""Which images to label next: does the order of `dualstudent label` beat labeling at random?
+
+    python benchmarks/label_next.py             # seeds 0 to 4, as reported: 17 minutes beside other work
+    python benchmarks/label_next.py --tune      # how the order was chosen: 35 minutes
+
+3,000 of the embedded MNIST digits at 14 × 14 pixels, 50 of them labeled. A run is trained, and an
+order of the 2,950 others made from it; the first k are given their true labels, as a person would
+do, and a run with the same seed is trained from the beginning with 50 + k labels. Only which k
+differs. Orders are compared (`--tune`) on the 1,000 training digits that no run of their seed
+sees, and reported on the 1,000 test digits. It can be stopped at any time and continues when
+called again. Writes `results/label-next/`.
+"""
+
+import argparse
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from dualstudent import Evaluator, Recipe, Run, choose_images, load_recipe, load_trained
+from dualstudent.cli import run_for_people
+from dualstudent.data.embedded import load_mnist_5k
+from dualstudent.data.samples import ImageSamples
+from dualstudent.data.splits import write_manifest
+from dualstudent.grid import run_grid
+from dualstudent.training.progress import ProgressDisplay, progress_on
+from label_orders import ORDERS, Pool
+from tables import spread, write_csv, write_table
+
+RESULTS = Path(__file__).parents[1] / "results" / "label-next"
+REPORTED, TUNED = range(5), range(100, 103)
+IMAGES, SIZE, MORE = 3000, 14, (20, 50)
+CHANGES = (
+    *(f"data.images={IMAGES}", f"data.image_size={SIZE}", "augmentation.translate=1"),
+    *("batch.size=64", "batch.labeled=16"),
+    *("schedule.epochs=8", "schedule.rampup_epochs=2", "evaluation.every=8"),
+)
+
+
+def recipe_for(seed: int, *changes: str) -> Recipe:
+    return load_recipe("demo", [*CHANGES, f"seed={seed}", *changes])
+
+
+def with_more_labels(first: Run, seed: int, orders: Iterable[str], out: Path) -> dict[str, Recipe]:
+    """Name → recipe of each second run, its labels written down beside the runs."""
+    pool, recipes = Pool.of(first), {}
+    data = pool.training.data
+    assert data.source is not None
+    (out / "splits").mkdir(exist_ok=True)
+    for order in orders:
+        positions = data.unlabeled[ORDERS[order](pool)]
+        for more in MORE:
+            split = out / "splits" / f"{order}-{more}-{seed}.json"
+            labeled = torch.cat([data.labeled, positions[:more]]).sort().values
+            write_manifest(split, data.source, labeled, seed)
+            recipes[split.stem] = recipe_for(seed, "data.labels=all", f"data.split='{split}'")
+    return recipes
+
+
+def both_rounds(
+    seeds: Iterable[int], orders: Iterable[str], out: Path, progress: ProgressDisplay
+) -> dict[str, Run]:
+    """All runs, one at a time: first those of the labels that are there, then those with more."""
+    firsts = {f"first-0-{seed}": recipe_for(seed) for seed in seeds}
+    runs = run_grid(firsts, out, progress.observer("first runs"), workers=1)
+    recipes: dict[str, Recipe] = {}
+    for name, run in runs.items():
+        recipes |= with_more_labels(run, int(name.split("-")[-1]), orders, out)
+    return runs | run_grid(recipes, out, progress.observer("with more labels"), workers=1)
+
+
+def error(run: Run, tune: bool) -> float:
+    """In %, mean of the students: on the training digits that no run sees, or on the test."""
+    if not tune:
+        return float(run.read_result()["error"])
+    training, digits = load_trained(run), load_mnist_5k("train")
+    recipe, others = training.recipe, torch.ones(len(digits), dtype=torch.bool)
+    others[choose_images(digits, IMAGES, recipe.seed)] = False
+    unseen = digits.select(others.nonzero().squeeze(1)).resized(SIZE)
+    samples = ImageSamples(unseen.pixels, recipe.augmentation, recipe.normalisation)
+    threshold = training.method.confidence_threshold
+    judge = Evaluator(samples, unseen.labels, threshold, recipe.seed)
+    figures = judge.evaluate(training.method.evaluated).networks
+    return sum(each.error for each in figures.values()) / len(figures)
+
+
+def tabulate(rows: list[dict[str, Any]], path: Path) -> None:
+    def errors(order: str, more: int) -> list[float]:
+        return [row["error"] for row in rows if (row["order"], row["more"]) == (order, more)]
+
+    def minus_random(order: str, more: int) -> str:
+        pairs = zip(errors(order, more), errors("random", more), strict=True)
+        return "" if order == "random" else spread([one - other for one, other in pairs])
+
+    columns = ["order"]
+    for more in MORE:
+        columns += [f"{more} more labels", "minus random"]
+    cells = [["no more labels", spread(errors("first", 0)), "", "", ""]]
+    for order in dict.fromkeys(row["order"] for row in rows if row["more"]):
+        each = ((spread(errors(order, more)), minus_random(order, more)) for more in MORE)
+        cells.append([order, *(cell for pair in each for cell in pair)])
+    write_table(path, columns, cells)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path("runs/label-next"), help="of the runs")
+    parser.add_argument("--tune", action="store_true", help="compare all orders, on other seeds")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    tune, out = arguments.tune, arguments.out.absolute()
+    seeds, orders = (TUNED, tuple(ORDERS)) if tune else (REPORTED, ("random", "coverage"))
+    with progress_on(Console(), unit="epochs") as progress:
+        runs = both_rounds(seeds, orders, out, progress)
+    rows = []
+    for name, run in runs.items():
+        order, more, seed = name.rsplit("-", 2)
+        found = round(error(run, tune), 2)
+        rows.append({"order": order, "more": int(more), "seed": int(seed), "error": found})
+    name = "tuning" if tune else "errors"
+    write_csv(RESULTS / f"{name}.csv", rows)
+    tabulate(rows, RESULTS / ("tuning.md" if tune else "table.md"))
+
+
+if __name__ == "__main__":
+    run_for_people(main)

@@ -1,0 +1,206 @@
+"""A sheet of the unlabeled images of a run: most worth a person's time first."""
+
+import csv
+import math
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from dualstudent.data.decoding import UnreadableImage
+from dualstudent.data.workers import Progress
+from dualstudent.errors import UserError, on_one_line
+from dualstudent.interruption import Interrupted, StopRequest
+from dualstudent.labeling.features import features_of
+from dualstudent.labeling.images import ImageNames, own_names, published_names
+from dualstudent.labeling.order import CONSIDERED, labeling_order
+from dualstudent.labeling.yardstick import Yardstick
+from dualstudent.training.answers import answers
+from dualstudent.training.model import load_trained
+from dualstudent.training.run import Run
+from dualstudent.training.training import Training
+from dualstudent.writing import new_file
+
+COLUMNS = (
+    *("rank", "path", "label", "predicted", "trust"),
+    *("stable", "agree", "trusted", "part"),
+)
+
+
+@dataclass(frozen=True)
+class LabelSheet:
+    """What was written.
+
+    Attributes:
+        unlabeled: how many images have a rank.
+        trusted: of how many of them the prediction is as good as a label.
+        known: how many follow, whose label was known; then the sheet is a whole data set.
+        yardstick: by which trust was measured.
+        unreadable: own images without a row.
+        broken: how many images of a published data set could not be read.
+    """
+
+    unlabeled: int
+    trusted: int
+    known: int
+    yardstick: Yardstick
+    unreadable: tuple[UnreadableImage, ...]
+    broken: int
+
+    def in_words(self, output: Path) -> list[str]:
+        """What is in the sheet, and what to do with it, a line each."""
+        skipped = len(self.unreadable) + self.broken
+        written = f"{self.unlabeled:,} unlabeled images in {on_one_line(output)}, "
+        trusted = f"the predictions of {self.trusted:,} trusted"
+        lines = [
+            written + trusted + (f"; {skipped:,} skipped" if skipped else ""),
+            *self.yardstick.in_words(),
+        ]
+        if self.known:
+            command = f"dualstudent train --data {shlex.quote(str(output))}"
+            lines.append(
+                "to go on: fill in the label of the first rows, as many as you like, then "
+                + on_one_line(command)
+            )
+        return lines
+
+
+@dataclass(frozen=True)
+class Opinions:
+    """Of n unlabeled samples, (n,) each: where they are, what is said of them, how far to trust.
+
+    ``doubt`` is what the network itself leaves open: held-out images decide what can be trusted,
+    but not what a person is asked.
+    """
+
+    positions: Tensor
+    predicted: Tensor
+    doubt: Tensor
+    trust: Tensor
+    stable: Tensor
+    agree: Tensor
+    trusted: Tensor
+
+
+def write_labels(
+    run: Run, output: Path, precision: float = 0.95, progress: Progress | None = None
+) -> LabelSheet:
+    """List the unlabeled images of a run in a CSV file, most worth a person's time first.
+
+    The columns: ``rank`` from 1 on, ``path``, ``label`` to be filled in, ``predicted`` (the class
+    that the network says), ``trust`` in it, ``stable`` for all students, whether these ``agree``,
+    ``trusted`` (good enough as a label) and ``part``. Own images that have a label follow, so
+    that the sheet is a data set to train with.
+
+    Args:
+        run: a finished one, on own images or a published data set.
+        output: must not exist; appears when all is done.
+        precision: share of right ones that is wanted among the trusted, in (0, 1].
+        progress: is told how many images are done.
+
+    Raises:
+        UserError: if run, data or output are wrong, or all is labeled; then nothing is written.
+        Interrupted: after Ctrl-C or SIGTERM; then neither.
+    """
+    if not 0 < precision <= 1:
+        raise UserError(f"precision = {precision}: use a share above 0, at most 1")
+    with (
+        new_file(output) as partial,
+        # Names of files may be bytes that are no text; they are written as they are.
+        partial.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file,
+        StopRequest() as stop,
+    ):
+        training, names = _opened(run, progress)
+        yardstick = Yardstick.measured(training, precision)
+        found = _asked(training, yardstick, progress, stop)
+        order = order_for_a_person(training, found.positions, found.doubt)
+        _obey(stop, len(order))
+        sheet = csv.writer(file)
+        sheet.writerow(COLUMNS)
+        sheet.writerows(_rows(found, order, names, training))
+        sheet.writerows(
+            ["", image.path, image.label, "", "", "", "", "", image.part] for image in names.known
+        )
+    broken = len(training.data.unlabeled) - len(order)
+    trusted = int(found.trusted.sum())
+    return LabelSheet(len(order), trusted, len(names.known), yardstick, names.unreadable, broken)
+
+
+def _opened(run: Run, progress: Progress | None) -> tuple[Training, ImageNames]:
+    settings = run.read_recipe().data
+    if settings.path is None and settings.source is None:
+        raise UserError(
+            f"{run.folder}: was trained on data handed over from Python, whose samples have no "
+            "names to list; train with --data, or by a recipe with a data.source"
+        )
+    run.read_result()  # refuses a run that has not finished, before a long look at images
+    names = own_names(settings, progress) if settings.path is not None else None
+    training = load_trained(run)
+    if training.data.everything_labeled:
+        raise UserError(f"{run.folder}: every image has a label; there is nothing left to label")
+    return training, names or published_names(settings, training.data)
+
+
+def _asked(
+    training: Training, yardstick: Yardstick, progress: Progress | None, stop: StopRequest
+) -> Opinions:
+    """What the networks say of all unlabeled images; of the probabilities only trust is kept."""
+    data, seed, device = training.data, training.recipe.seed, training.fabric.device
+    pieces, done = [], 0
+    if progress is not None:
+        progress.on_start(0, len(data.unlabeled))
+    for said in answers(training.method, data.train, data.unlabeled, seed, device):
+        probability, predicted = said.probabilities.max(dim=1)
+        flags = (said.stable_for_all, said.agree, yardstick.trusted(said))
+        pieces.append((said.positions, predicted, 1 - probability, yardstick.trust(said), *flags))
+        done += len(predicted)
+        if progress is not None:
+            progress.on_step(done)
+        _obey(stop, done)
+    return Opinions(*(torch.cat(column) for column in zip(*pieces, strict=True)))
+
+
+def order_for_a_person(training: Training, positions: Tensor, doubt: Tensor) -> Tensor:
+    """All of some unlabeled samples, those most worth a label first.
+
+    Args:
+        training: of the run.
+        positions: (n,) int64, where the samples are.
+        doubt: (n,) in [0, 1], how probable it is that what the run says of them is wrong.
+
+    Returns:
+        (n,) int64, places in ``positions``.
+    """
+    by_doubt = doubt.argsort(descending=True, stable=True)
+    considered, labeled = by_doubt[:CONSIDERED], training.data.labeled
+    every = math.ceil(len(labeled) / CONSIDERED)
+    first = considered[
+        labeling_order(
+            doubt[considered],
+            features_of(training, positions[considered]),
+            features_of(training, labeled[::every]),
+        )
+    ]
+    return torch.cat([first, by_doubt[~torch.isin(by_doubt, first)]])
+
+
+def _obey(stop: StopRequest, done: int) -> None:
+    if stop.received:
+        raise Interrupted(stop.received, f"{done:,} images", "the same command")
+
+
+def _rows(
+    found: Opinions, order: Tensor, names: ImageNames, training: Training
+) -> Iterator[list[str]]:
+    classes, alone = training.data.classes, len(training.method.headline) == 1
+    columns = (found.positions, found.predicted, found.trust)
+    flags = (found.stable, found.agree, found.trusted)
+    values = zip(*(column[order].tolist() for column in (*columns, *flags)), strict=True)
+    for rank, (position, label, trust, *truths) in enumerate(values, start=1):
+        stable, agree, trusted = (str(truth).lower() for truth in truths)
+        agree = "" if alone else agree  # there is nobody to agree with
+        said = [classes[label], f"{trust:.6f}", stable, agree, trusted]
+        yield [str(rank), names.of(position), "", *said, "train"]

@@ -1,0 +1,103 @@
+"""How far to trust a run, measured on images that trained nothing."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from dualstudent.training.answers import Answers, answers
+from dualstudent.training.training import Training
+from dualstudent.trust import (
+    Threshold,
+    find_threshold,
+    fit_temperature,
+    tempered,
+    with_temperature,
+)
+
+
+@dataclass(frozen=True)
+class Yardstick:
+    """What turns the answers of a run into trust, and trust into a decision.
+
+    Attributes:
+        part: what it was measured on: a validation part taken from the labels, the test, or
+            nothing, if the run has neither.
+        images: how many these are.
+        wanted: the precision that trusted predictions should have, in (0, 1].
+        temperature: that logits are divided by; None where it could not be measured: without
+            images, or without a mistake among them.
+        threshold: the smallest trust that is good enough; None if none is.
+    """
+
+    part: Literal["validation", "source validation", "test", "nothing"]
+    images: int
+    wanted: float
+    temperature: float | None = None
+    threshold: Threshold | None = None
+
+    @classmethod
+    def measured(cls, training: Training, precision: float) -> "Yardstick":
+        """On the validation part of a trained run, or on its test.
+
+        Args:
+            training: with its networks as they were at the end.
+            precision: of the predictions to trust.
+        """
+        data = training.data
+        everything = torch.arange(len(data.test_labels))
+        if len(everything) == 0:
+            return cls("nothing", 0, precision)
+        seed, device = training.recipe.seed, training.fabric.device
+        said = Answers.joined(answers(training.method, data.test, everything, seed, device))
+        found = replace(said.beside(data.test_labels), stable=said.stable_for_all)
+        # If all is right, every temperature is too high, and tells nothing.
+        temperature = None if found.correct.all() else fit_temperature(found)
+        return cls(
+            training.recipe.data.evaluated_part,
+            len(found.labels),
+            precision,
+            temperature,
+            find_threshold(with_temperature(found, temperature or 1.0), precision),
+        )
+
+    def trust(self, said: Answers) -> Tensor:
+        """(n,) float64 in [0, 1]: how probable the predicted classes are."""
+        return tempered(said.probabilities, self.temperature or 1.0).double().amax(dim=1)
+
+    def trusted(self, said: Answers) -> Tensor:
+        """(n,) bool: which predictions are as good as labels."""
+        if self.threshold is None:
+            return torch.zeros_like(said.agree)
+        sure = self.trust(said) >= self.threshold.trust
+        return sure & said.stable_for_all & said.agree
+
+    def in_words(self) -> list[str]:
+        """What trust is, and what is trusted, a sentence each."""
+        where = f"{self.images:,} {self.part} images"
+        if self.temperature is not None:
+            trust = f"the probability, calibrated on {where} (temperature {self.temperature:.2f})"
+        elif self.images:
+            trust = f"the network's own probability: all of {where} are right, too few to calibrate"
+        else:
+            trust = (
+                "the network's own probability, which is often too high: nothing to calibrate on"
+            )
+        return [f"trust: {trust}", f"trusted: {self._decision(where)}"]
+
+    def _decision(self, where: str) -> str:
+        if not self.images:
+            return (
+                "nothing, for there are neither test nor validation images to measure it on; "
+                "with ten labels a class some are held out, or add test images, and train again"
+            )
+        if self.threshold is None:
+            return f"nothing: on {where} no trust gives a precision of {100 * self.wanted:g} %"
+        right, believed = self.threshold.right, self.threshold.believed
+        why = ", there being no validation part" if self.part == "test" else ""
+        return (
+            f"stable for all students, who agree, and a trust of {self.threshold.trust:.4f} or "
+            f"more; chosen and measured on {where}{why}: {right:,} of {believed:,} right; "
+            f"with 95 % confidence at least {100 * self.threshold.at_least:.1f} %"
+        )

@@ -1,0 +1,68 @@
+from dataclasses import replace
+
+import pytest
+import torch
+
+from dualstudent import Run, load_trained
+from dualstudent.labeling import Yardstick
+from dualstudent.training.answers import Answers, answers
+from dualstudent.training.training import Training
+
+
+@pytest.fixture
+def training(small_run: Run) -> Training:
+    return load_trained(small_run)
+
+
+def said_of_the_test(training: Training) -> Answers:
+    everything = torch.arange(len(training.data.test_labels))
+    seed, device = training.recipe.seed, training.fabric.device
+    return Answers.joined(answers(training.method, training.data.test, everything, seed, device))
+
+
+def with_truth(training: Training, truth: torch.Tensor) -> Training:
+    training.data = replace(training.data, test_labels=truth)
+    return training
+
+
+def test_where_all_is_right_no_temperature_can_be_told(training: Training) -> None:
+    said = said_of_the_test(training)
+    found = Yardstick.measured(with_truth(training, said.probabilities.argmax(dim=1)), 0.95)
+    assert found.temperature is None
+    torch.testing.assert_close(found.trust(said), said.probabilities.double().amax(dim=1))
+    assert found.threshold is not None
+    believable = said.stable_for_all & said.agree
+    assert found.threshold.believed == found.threshold.right == believable.sum()
+    assert torch.equal(found.trusted(said), believable)
+    assert 0 < believable.sum() < len(believable)
+    trust, trusted = found.in_words()
+    assert trust.endswith("all of 355 test images are right, too few to calibrate")
+    right = int(believable.sum())
+    assert f"355 test images, there being no validation part: {right} of {right} right" in trusted
+    bound = 100 * 0.05 ** (1 / right)
+    assert trusted.endswith(f"with 95 % confidence at least {bound:.1f} %")
+
+
+def test_where_all_is_wrong_nothing_is_trusted(training: Training) -> None:
+    said = said_of_the_test(training)
+    wrong = (said.probabilities.argmax(dim=1) + 1) % 10
+    found = Yardstick.measured(with_truth(training, wrong), 0.95)
+    assert found.threshold is None
+    assert found.temperature is not None
+    assert found.temperature > 1
+    assert not found.trusted(said).any()
+    assert found.in_words()[1] == (
+        "trusted: nothing: on 355 test images no trust gives a precision of 95 %"
+    )
+
+
+def test_without_held_out_images_the_network_speaks_for_itself(training: Training) -> None:
+    said = said_of_the_test(training)
+    nothing = replace(training.data, test_labels=training.data.test_labels[:0])
+    training.data = nothing
+    found = Yardstick.measured(training, 0.95)
+    assert found == Yardstick("nothing", 0, 0.95)
+    assert not found.trusted(said).any()
+    trust, trusted = found.in_words()
+    assert "nothing to calibrate on" in trust
+    assert "neither test nor validation images" in trusted
