@@ -131,7 +131,7 @@ def train(
     """
     from dualstudent.own_images import OwnImages, recipe_chosen_for, recipe_on
     from dualstudent.recipes import load_recipe
-    from dualstudent.training.loop import train as train_by
+    from dualstudent.runs import train as train_by
     from dualstudent.training.progress import progress_on
     from dualstudent.training.run import Run
 
@@ -169,7 +169,7 @@ def train(
 @app.command()
 def resume(run: RunFolder) -> None:
     """Continue a run exactly where it stopped."""
-    from dualstudent.training.loop import resume as continue_run
+    from dualstudent.runs import resume as continue_run
     from dualstudent.training.progress import progress_on
 
     with progress_on(console) as progress:
@@ -187,6 +187,31 @@ def evaluate(run: RunFolder) -> None:
     opened = Run.open(run)
     figures = evaluate_run(opened)
     console.print(result_table(figures, f"{run}, {_evaluated_part(opened)} set"))
+
+
+@app.command()
+def report(
+    runs: Annotated[
+        list[Path], typer.Argument(help="Folders of runs with the same test set.", metavar="RUN…")
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Page to write; default, for one run: in RUN."
+        ),
+    ] = None,
+) -> None:
+    """Make a page to look at: curves, confusion, calibration, images; several runs side by side.
+
+    One HTML file that works offline. Only an older page of this kind is ever replaced.
+    """
+    from dualstudent.report.page import write_report
+    from dualstudent.training.run import Run
+
+    opened = [Run.open(run) for run in runs]
+    with messages.status("asking the networks"):
+        page = write_report(opened, output)
+    console.print(on_one_line(page), markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command()
@@ -425,6 +450,8 @@ def _show(run: "Run") -> None:
         console.print(left_out, markup=False)
     curves = f", curves in {run.curves}" if run.curves.is_file() else ""
     console.print(f"{duration(result['seconds'])}; files in {run.folder}{curves}", markup=False)
+    if run.page.is_file():
+        console.print(f"to look at it: {run.page}", markup=False)
 
 
 def _evaluated_part(run: "Run") -> str:
