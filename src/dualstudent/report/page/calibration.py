@@ -1,6 +1,7 @@
 """Is the network as often right as it says?"""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from dualstudent.report.page.chart import Axis, Bar, Chart, Point, Row, Series
 from dualstudent.report.page.evidence import Evidence
@@ -11,12 +12,13 @@ from dualstudent.report.page.verdict import Calibration, Verdict
 def reliability_chart(runs: Sequence[Evidence]) -> Chart:
     """Accuracy by confidence; the bars say how many answers are behind it."""
     verdicts = [run.verdict for run in runs if run.verdict]
-    bins, total = verdicts[0].calibration.bins, verdicts[0].samples
     lines = [
         series
         for place, (run, verdict) in enumerate(zip(runs, verdicts, strict=True))
         for series in _series(place, run, verdict, alone=len(runs) == 1)
     ]
+    bins, total = verdicts[0].calibration.bins, verdicts[0].samples
+    used = [place for place in range(len(bins)) if any(line.points[place] for line in lines)]
     bars = [
         Bar(100 * each.lower, 100 * each.upper, 100 * each.count / total)
         for each in bins
@@ -33,9 +35,9 @@ def reliability_chart(runs: Sequence[Evidence]) -> Chart:
         Axis("%", 0, 100),
         [
             Row(50 * (each.lower + each.upper), f"{100 * each.lower:.0f}–{100 * each.upper:.0f} %")
-            for each in bins
+            for each in (bins[place] for place in used)
         ],
-        lines,
+        [replace(line, points=[line.points[place] for place in used]) for line in lines],
         bars=bars,
         diagonal=True,
     )
@@ -50,11 +52,11 @@ def sentences(run: Evidence) -> Iterator[str]:
         "(ECE, expected calibration error)."
     )
     if verdict.temperature and verdict.tempered:
-        direction = "too sure" if verdict.temperature > 1 else "too modest"
         yield (
-            f"The network is {direction}: a temperature of {verdict.temperature:.2f}, fitted on "
-            f"the validation {verdict.noun}, brings it to {percent(100 * verdict.tempered.error)}; "
-            "on other images expect a little more."
+            f"It is too {'sure' if verdict.temperature > 1 else 'modest'}: the temperature that "
+            f"suits the validation {verdict.noun} best is {verdict.temperature:.2f}. With it, and "
+            f"on those same {verdict.noun}, the two are {percent(100 * verdict.tempered.error)} "
+            "apart."
         )
     elif run.part == "validation":
         yield f"The validation {verdict.noun} are too few to fit a temperature."

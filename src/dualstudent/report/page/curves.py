@@ -17,6 +17,7 @@ _TERMS = {
     "stabilization": "How far a student is from the one that guides it on stable samples.",
     "logit_distance": "How far apart the two heads of a network are.",
 }
+_LEAST_PERCENT = 10.0  # on an axis, so that nothing looks like much
 
 
 @dataclass(frozen=True)
@@ -113,13 +114,14 @@ def _chart(
 ) -> Chart:
     """Of one run, networks differ by colour; of several, runs do, and networks by their dashes."""
     unit, text = ("", _number) if key.startswith("loss") else ("%", percent)
+    values = [value for line in lines for value in line.values.values()]
     epochs = thinned(sorted({epoch for line in lines for epoch in line.values}))
     return Chart(
         key,
         title,
         caption,
         Axis("epoch", min(epochs[0], 1), max(epochs[-1], 2), whole=True),
-        Axis.holding(unit, (value for line in lines for value in line.values.values())),
+        Axis.holding(unit, [*values, *([_LEAST_PERCENT] if unit else [])]),
         [Row(epoch, f"epoch {epoch}") for epoch in epochs],
         [
             Series(

@@ -4,6 +4,7 @@ from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
+from pathlib import Path
 
 from PIL import Image
 from torch import Tensor
@@ -26,7 +27,7 @@ class Picture:
         answers: the name of the class that each network of the headline says.
         confidence: of the exported network in its answer, in [0, 1].
         right: whether that answer is the truth.
-        file: its name, if it is one's own.
+        file: its name and that of its folder, if it is one's own.
     """
 
     source: str
@@ -128,12 +129,17 @@ def _pictures(
             tuple(classes[label] for label in labels),
             confidence,
             right,
-            on_one_line(data.test_files[position]) if data.test_files else "",
+            _short(data.test_files[position]) if data.test_files else "",
         )
         for image, position, truth, labels, confidence, right in zip(
             pixels, *(fact.tolist() for fact in facts), strict=True
         )
     ]
+
+
+def _short(path: Path) -> str:
+    """The file and the folder it is in: enough to find it, and nothing about the machine."""
+    return on_one_line("/".join(path.parts[-2:]))
 
 
 def thumbnail(pixels: Tensor) -> str:
