@@ -106,5 +106,5 @@ def heat_map(matrix: Tensor) -> str:
     np.einsum("iic->ic", pixels)[:, :3] = _RIGHT
     pixels[..., 3] = np.rint(255 * np.sqrt(shares))
     buffer = BytesIO()
-    Image.fromarray(pixels).save(buffer, "PNG", optimize=True)
+    Image.fromarray(pixels).save(buffer, "PNG")
     return f"data:image/png;base64,{b64encode(buffer.getvalue()).decode()}"

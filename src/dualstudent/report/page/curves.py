@@ -84,11 +84,11 @@ def _losses(runs: Sequence[Evidence]) -> Iterator[Chart]:
     terms = dict.fromkeys(
         term for run in runs for student in run.metrics[-1]["loss"] for term in student
     )
-    for term in terms:
+    for number, term in enumerate(terms):
         caption = f"{_TERMS.get(term, '')} Mean of an epoch, with its weight.".strip()
         lines = [line for place in range(len(runs)) for line in _of_term(runs, place, term)]
         title = f"Loss: {term.replace('_', ' ')}"
-        yield _chart(f"loss-{term}", title, caption, lines, len(runs) == 1)
+        yield _chart(f"loss-{number}", title, caption, lines, len(runs) == 1)
 
 
 def _of_term(runs: Sequence[Evidence], place: int, term: str) -> Iterator[_Line]:

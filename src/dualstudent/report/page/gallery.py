@@ -15,6 +15,7 @@ from dualstudent.training.answers import Answers
 from dualstudent.trust import PredictedSet
 
 _SIDE = 96  # pixels of a thumbnail, at most
+_EXACT_UP_TO = 48  # pixels; of small images every one counts, photos would take too much space
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,7 @@ def _short(path: Path) -> str:
 
 
 def thumbnail(pixels: Tensor) -> str:
-    """(1 or 3, H, W) uint8 → a data URI, lossless up to 96 pixels a side.
+    """(1 or 3, H, W) uint8 → a data URI, at most 96 pixels a side.
 
     Example:
         >>> import torch
@@ -154,5 +155,5 @@ def thumbnail(pixels: Tensor) -> str:
     image = Image.fromarray(array.contiguous().numpy())
     image.thumbnail((_SIDE, _SIDE))
     buffer = BytesIO()
-    image.save(buffer, "WEBP", lossless=True)
+    image.save(buffer, "WEBP", quality=90, lossless=max(image.size) <= _EXACT_UP_TO)
     return f"data:image/webp;base64,{b64encode(buffer.getvalue()).decode()}"
