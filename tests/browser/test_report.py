@@ -125,7 +125,7 @@ def test_the_dots_under_the_cursor_lie_where_the_axis_says(opened: Opened, small
     page = opened("one")
     figure = chart(page, "Test error")
     ticks = [
-        (float(text.split()[0]), float(place.get_attribute("y") or "nan"))
+        (float(text), float(place.get_attribute("y") or "nan"))
         for place in figure.locator(".grid text.y").all()
         for text in shown(place)
     ]

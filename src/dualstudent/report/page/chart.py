@@ -12,8 +12,8 @@ from typing import Literal, TypeVar
 T = TypeVar("T")
 Shape = Literal["circle", "diamond"]
 
-WIDTH, HEIGHT = 400.0, 236.0
-LEFT, RIGHT, TOP, BOTTOM = 46.0, 14.0, 10.0, 40.0
+WIDTH, HEIGHT = 400.0, 246.0
+LEFT, RIGHT, TOP, BOTTOM = 46.0, 14.0, 22.0, 40.0
 COLOURS = 8
 _DOTS_UP_TO = 30  # rows; more would hide the line
 
