@@ -1,11 +1,12 @@
 # make demo   see it learn
 # make test   formatting, lint, types, tests
+# make browser-test  pages in headless Chromium, if there is one
 # make bench  the time of a step against its bare network passes
 PYTHON ?= python3
 BIN := .venv/bin
 export MPLBACKEND := Agg
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test browser-test lint bench clean
 .DEFAULT_GOAL := test
 
 .venv/ready: requirements.lock pyproject.toml
@@ -21,6 +22,9 @@ demo: .venv/ready
 
 test: lint
 	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/pytest --numprocesses auto --dist loadscope
+
+browser-test: .venv/ready
+	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/pytest -m browser tests/browser
 
 lint: .venv/ready
 	$(BIN)/ruff format --check .

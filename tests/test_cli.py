@@ -37,6 +37,7 @@ def test_help_names_every_command(tmp_path: Path) -> None:
         "train",
         "resume",
         "evaluate",
+        "report",
         "check",
         "export",
         "recipes",
@@ -64,6 +65,8 @@ def test_train_then_evaluate_and_export_show_the_same_figures(tmp_path: Path) ->
             assert f"{figures['error']:.2f} %" in output
             assert f"{figures['stable_share']:.2f} %" in output
     assert (run / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert "to look at it: runs/demo-0/report.html" in trained.stdout
+    assert f"{result['error']:.2f}\u00a0%" in (run / "report.html").read_text()
     export = ("export", "runs/demo-0", "--to", "safetensors", "--network", "student2")
     exported = dualstudent(*export, cwd=tmp_path)
     error = result["networks"]["student2"]["error"]
@@ -84,6 +87,8 @@ def test_train_then_evaluate_and_export_show_the_same_figures(tmp_path: Path) ->
         (("train", "demo", "--set", "data.folder=../data", "--set", "data.target=usps"), "usps"),
         (("resume", "nowhere"), "nowhere does not exist"),
         (("evaluate", "nowhere"), "nowhere does not exist"),
+        (("report", "nowhere"), "nowhere does not exist"),
+        (("report", "."), ". is not a run"),
         (("export", "nowhere", "--to", "onnx"), "nowhere does not exist"),
         (("recipes", "show", "dmo"), "did you mean 'demo'"),
         (("check", "nowhere"), "nowhere: does not exist; give a folder"),

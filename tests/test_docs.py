@@ -42,8 +42,8 @@ def test_every_method_has_its_paragraph() -> None:
 def test_every_file_named_in_the_map_exists() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
     names = re.findall(
-        r"`((?:methods|networks|data|training|recipes|doctor|experiments|estimator|export|trust|labeling)"
-        r"/\w+\.py)`",
+        r"`((?:methods|networks|data|training|recipes|doctor|experiments|estimator|export|trust|labeling"
+        r"|report)(?:/\w+)+\.py)`",
         page,
     )
     assert len(names) > 5
@@ -102,7 +102,7 @@ def test_the_way_of_the_page_on_own_data_can_be_gone(
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
     make, use, *_ = blocks("own-data.md", "python")
     exec(make.replace("mnist_5k", "digits_8x8"), {})  # the same in a tenth of the time
-    for line in blocks("own-data.md", "sh")[0].splitlines():
+    for line in "".join(blocks("own-data.md", "sh")).splitlines():
         words = shlex.split(line)
         short = ["--set", "schedule.epochs=1"] if words[1] == "train" else []
         monkeypatch.setattr(sys, "argv", [*words, *short])

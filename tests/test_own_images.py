@@ -19,6 +19,7 @@ from dualstudent.training.model import evaluate_run
 from dualstudent.training.predicting import write_predictions
 from tests.data.digit_files import HOSTILE, write_digits
 from tests.data.picture import save_picture
+from tests.html_page import Page
 from tests.training.test_resume import RaisesSignalAt, assert_equal_runs
 
 QUICK = ("--set", "schedule.epochs=3", "--set", "batch.size=64", "--set", "batch.labeled=16")
@@ -322,3 +323,29 @@ def test_stopped_predictions_leave_nothing_behind(run: Run, place: Path) -> None
             run, [place / "digits" / "test"], place / "stop.csv", progress=StopsAtOnce()
         )
     assert not list(place.glob("stop.csv*"))
+
+
+def test_the_page_names_files_counts_the_unreadable_and_refuses_changed_images(
+    place: Path, command: Command
+) -> None:
+    folder = write_digits(place / "paged", labeled=10, test=0)
+    (folder / "1" / "broken.png").write_text("no image")
+    code, _, messages = command("train", "--data", "paged", "--out", "paged-run", *QUICK)
+    assert code == 0, messages
+    run = Run.open(place / "paged-run")
+    page = Page(run.page.read_text("utf-8"))
+    assert any("1 image could not be read" in text for text in page.texts["p"])
+    assert HOSTILE.replace("\n", "\\n") in page.texts["th"]
+    files = [text for text in page.texts["p"] if text.endswith(".png")]
+    assert files
+    assert {(folder / file.replace("\\n", "\n")).is_file() for file in files} == {True}
+    assert any("temperature" in text for text in page.texts["p"])  # 20 validation images
+
+    code, _, messages = command("report", "paged-run")
+    assert code == 0, messages
+    save_picture(next(folder.glob("2/*.png")), seed=7)
+    before = run.page.read_bytes()
+    code, _, messages = command("report", "paged-run")
+    assert code == 2
+    assert "the images or labels found now are not those the run began with" in messages
+    assert run.page.read_bytes() == before

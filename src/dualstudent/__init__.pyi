@@ -73,12 +73,13 @@ from .prediction import Prediction as Prediction
 from .recipes import Recipe as Recipe
 from .recipes import load_recipe as load_recipe
 from .recipes import recipe_names as recipe_names
+from .report.page import write_report as write_report
+from .runs import resume as resume
+from .runs import train as train
 from .training.course import Course as Course
 from .training.evaluation import Evaluation as Evaluation
 from .training.evaluation import Evaluator as Evaluator
 from .training.loop import Observer as Observer
-from .training.loop import resume as resume
-from .training.loop import train as train
 from .training.model import load_trained as load_trained
 from .training.predicting import Predictor as Predictor
 from .training.predicting import write_predictions as write_predictions

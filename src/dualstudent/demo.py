@@ -12,7 +12,7 @@ from dualstudent.interruption import Interrupted
 from dualstudent.recipes import load_recipe
 from dualstudent.report.curves import draw_curves
 from dualstudent.report.tables import duration, percent, result_table
-from dualstudent.training.loop import train_or_resume
+from dualstudent.runs import train_or_resume
 from dualstudent.training.progress import ProgressDisplay, progress_on
 from dualstudent.training.run import Run
 

@@ -14,7 +14,8 @@ import torch
 from dualstudent.errors import UserError
 from dualstudent.interruption import Interrupted, StopRequest
 from dualstudent.recipes.schema import Recipe
-from dualstudent.training.loop import Observer, train_or_resume
+from dualstudent.runs import train_or_resume
+from dualstudent.training.loop import Observer
 from dualstudent.training.run import Run
 
 

@@ -13,7 +13,7 @@ from dualstudent.cli.looking import check
 from dualstudent.cli.researching import doctor, reproduce
 from dualstudent.cli.running import demo, evaluate, resume, train
 from dualstudent.cli.speaking import run_for_people, say
-from dualstudent.cli.using import export, label, predict
+from dualstudent.cli.using import export, label, predict, report
 
 __all__ = ["app", "main", "run_for_people"]
 
@@ -28,6 +28,7 @@ for command in (  # in the order of the help
     train,
     resume,
     evaluate,
+    report,
     predict,
     label,
     export,

@@ -52,7 +52,7 @@ def train(
     """
     from dualstudent.own_images import OwnImages
     from dualstudent.report.outcome import show_outcome
-    from dualstudent.training.loop import train as train_by
+    from dualstudent.runs import train as train_by
     from dualstudent.training.progress import progress_on
     from dualstudent.training.run import Run
 
@@ -91,7 +91,7 @@ def _asked_for(
 def resume(run: RunFolder) -> None:
     """Continue a run exactly where it stopped; of a finished one, show the result."""
     from dualstudent.report.outcome import show_outcome
-    from dualstudent.training.loop import resume as continue_run
+    from dualstudent.runs import resume as continue_run
     from dualstudent.training.progress import progress_on
     from dualstudent.training.run import Run
 

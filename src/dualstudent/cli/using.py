@@ -1,4 +1,4 @@
-"""Commands that use what a run has learned: predict, label, export."""
+"""Commands that use what a run has learned: report, predict, label, export."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from dualstudent.cli.arguments import RunFolder
-from dualstudent.cli.speaking import console, say
+from dualstudent.cli.speaking import console, messages, say
 from dualstudent.report.line import print_line
 
 
@@ -17,6 +17,30 @@ class ExportFormat(StrEnum):
     onnx = "onnx"
     torch_export = "torch-export"
     safetensors = "safetensors"
+
+
+def report(
+    runs: Annotated[
+        list[Path], typer.Argument(help="Folders of runs with the same test part.", metavar="RUN…")
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Page to write; default, for one run: in RUN."
+        ),
+    ] = None,
+) -> None:
+    """Make a page to look at: curves, confusion, calibration, images; several runs side by side.
+
+    One HTML file that works offline. Only an older page of this kind is ever replaced.
+    """
+    from dualstudent.report.page import write_report
+    from dualstudent.training.run import Run
+
+    opened = [Run.open(run) for run in runs]
+    with messages.status("asking the networks"):
+        page = write_report(opened, output)
+    print_line(console, str(page))
 
 
 def predict(

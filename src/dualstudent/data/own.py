@@ -101,6 +101,8 @@ def prepared_from_files(
         ImageSamples(test, augmentation, normalisation),
         labels[tested],
         source,
+        tuple(listing.paths[position] for position in tested.tolist()),
+        len(images.unreadable),
     )
 
 

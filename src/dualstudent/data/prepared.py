@@ -2,6 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -26,6 +27,8 @@ class PreparedData:
         test_labels: int64, all known.
         source: the data set that the labels come from, its samples the first of ``train``; None
             for data handed over.
+        test_files: of the samples of ``test``, if they are images of one's own.
+        left_out: how many image files of one's own cannot be read.
     """
 
     classes: tuple[str, ...]
@@ -36,12 +39,21 @@ class PreparedData:
     test: Samples
     test_labels: Tensor
     source: DataSet | None = None
+    test_files: tuple[Path, ...] = ()
+    left_out: int = 0
 
     def fingerprint(self) -> str:
         """A SHA-256 of all that the run sees: samples, the labels it was given, and the test."""
         digest = hashlib.sha256()
         self.train.identify(digest)
         feed(digest, self.labels)
+        self.test.identify(digest)
+        feed(digest, self.test_labels)
+        return digest.hexdigest()
+
+    def test_fingerprint(self) -> str:
+        """A SHA-256 of what the run is evaluated on: equal exactly if figures can be compared."""
+        digest = hashlib.sha256(repr(self.classes).encode())
         self.test.identify(digest)
         feed(digest, self.test_labels)
         return digest.hexdigest()

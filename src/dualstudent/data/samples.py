@@ -72,6 +72,10 @@ class Samples(ABC):
         """What :meth:`views` would have given, from unfinished views on any device."""
         return unfinished
 
+    def pictures(self, positions: Tensor) -> Tensor | None:
+        """(B, channels, H, W) uint8: clean samples to look at; None if they are no images."""
+        return None
+
     @abstractmethod
     def identify(self, digest: Digest) -> None:
         """Feed ``digest`` with all that makes these samples what they are."""
@@ -138,6 +142,9 @@ class ImageSamples(Samples):
             else perturbed(chosen, self._augmentation, self._normalisation, draw)
             for draw in draws
         ]
+
+    def pictures(self, positions: Tensor) -> Tensor | None:
+        return self.pixels[positions.to(self.pixels.device)].cpu()
 
     def identify(self, digest: Digest) -> None:
         feed(digest, self.pixels)

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
 
 from dualstudent.experiments.schema import Experiment
 from dualstudent.experiments.table import ComparisonTable
+from dualstudent.report.html import templates
 from dualstudent.report.style import as_svg
 
 _SVG, _LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
@@ -36,20 +36,15 @@ def write_page(
             and command.
         figures: name → figure, whose label is its caption and text alternative.
     """
-    environment = Environment(
-        loader=PackageLoader("dualstudent.experiments", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     pictures = [
         _Picture(name, str(figure.get_label()), inline_svg(name, figure))
         for name, figure in figures.items()
     ]
     headers = next((i for i, column in enumerate(table.columns) if column), 0)
-    page = environment.get_template("page.html").render(
-        experiment=experiment, table=table, headers=headers, pictures=pictures
+    page = (
+        templates("dualstudent.experiments", ".")
+        .get_template("page.html")
+        .render(experiment=experiment, table=table, headers=headers, pictures=pictures)
     )
     path.write_text(page, "utf-8")
 

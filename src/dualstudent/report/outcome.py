@@ -35,6 +35,8 @@ def show_outcome(run: Run, console: Console) -> None:
         )
     curves = f", curves in {run.curves}" if run.curves.is_file() else ""
     print_line(console, f"{duration(result['seconds'])}; files in {run.folder}{curves}")
+    if run.page.is_file():
+        print_line(console, f"to look at it: {run.page}")
 
 
 def _show_figures(run: Run, result: dict[str, Any], console: Console) -> None:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,7 @@ from dualstudent.data.prefetch import Prefetch
 from dualstudent.data.samples import Samples
 from dualstudent.methods import Method
 from dualstudent.randomness import generator_for
-from dualstudent.stability import is_stable
+from dualstudent.stability import instability, is_stable
 from dualstudent.training.evaluation import CHUNK, evaluation_mode
 from dualstudent.trust import PredictedSet
 
@@ -55,6 +55,9 @@ class Answers:
             one perturbed view.
         stable_for_all: (n,) bool, whether it is for every headline network of the method.
         agree: (n,) bool, whether all headline networks say the same class.
+        labels: (n, S) int64, the class that each of the S headline networks says, in their order.
+        instability: (n,), the ℰ of Eq. 4 for the exported network: how far the perturbed view
+            moved its answer.
     """
 
     positions: Tensor
@@ -62,18 +65,15 @@ class Answers:
     stable: Tensor
     stable_for_all: Tensor
     agree: Tensor
+    labels: Tensor
+    instability: Tensor
 
     @staticmethod
     def joined(pieces: "Iterable[Answers]") -> "Answers":
         """The answers to all pieces, one after the other; at least one is needed."""
-        columns = zip(
-            *(
-                (each.positions, each.probabilities, each.stable, each.stable_for_all, each.agree)
-                for each in pieces
-            ),
-            strict=True,
-        )
-        return Answers(*(torch.cat(column) for column in columns))
+        columns = [field.name for field in fields(Answers)]
+        rows = [[getattr(each, column) for column in columns] for each in pieces]
+        return Answers(*(torch.cat(column) for column in zip(*rows, strict=True)))
 
     def beside(self, labels: Tensor) -> PredictedSet:
         """With the truth: ``labels`` (N,) int64 of all samples that were asked about."""
@@ -108,12 +108,13 @@ def answers(
 def answer(method: Method, positions: Tensor, clean: Tensor, perturbed: Tensor) -> Answers:
     """What the networks say of two views of the samples at ``positions``."""
     networks = {name: method.evaluated[name] for name in (*method.headline, method.exported)}
-    probabilities, stable = {}, {}
+    probabilities, stable, moved = {}, {}, {}
     with evaluation_mode(*networks.values()):
         for name, network in networks.items():
             p, p_perturbed = (network(v).class_logits.softmax(dim=1) for v in (clean, perturbed))
             probabilities[name] = p
             stable[name] = is_stable(p, p_perturbed, method.confidence_threshold)
+            moved[name] = instability(p, p_perturbed)
         labels = torch.stack([probabilities[name].argmax(dim=1) for name in method.headline])
         return Answers(
             positions.cpu(),
@@ -121,4 +122,6 @@ def answer(method: Method, positions: Tensor, clean: Tensor, perturbed: Tensor) 
             stable[method.exported].cpu(),
             torch.stack([stable[name] for name in method.headline]).all(dim=0).cpu(),
             (labels == labels[0]).all(dim=0).cpu(),
+            labels.T.cpu(),
+            moved[method.exported].cpu(),
         )

@@ -72,6 +72,11 @@ class Run:
         """A picture of the run."""
         return self.folder / "curves.png"
 
+    @property
+    def page(self) -> Path:
+        """All of it to look at, in a browser."""
+        return self.folder / "report.html"
+
     @classmethod
     def create(cls, folder: Path, recipe: Recipe, data: PreparedData) -> "Run":
         """A new run, there as a whole or not at all; never where there is something already."""

@@ -1,0 +1,81 @@
+"""How good are the answers if the doubtful ones go to a person?"""
+
+from collections.abc import Iterator, Sequence
+
+from dualstudent.report.page.chart import Axis, Chart, Mark, Point, Row, Series, Shape
+from dualstudent.report.page.evidence import Evidence
+from dualstudent.report.page.numbers import percent
+from dualstudent.report.page.verdict import Verdict
+from dualstudent.trust import CoveragePoint
+
+
+def coverage_chart(runs: Sequence[Evidence]) -> Chart:
+    """Accuracy against the share that is believed, with the stable and the agreed point."""
+    verdicts = [run.verdict for run in runs if run.verdict]
+    rows = [Row(percent, f"the surest {percent} %") for percent in range(1, 101)]
+    lines = [
+        Series("accuracy" if len(runs) == 1 else run.name, _points(verdict), colour=place)
+        for place, (run, verdict) in enumerate(zip(runs, verdicts, strict=True))
+    ]
+    marks = [
+        mark
+        for place, (run, verdict) in enumerate(zip(runs, verdicts, strict=True))
+        for mark in _marks(place, verdict, "" if len(runs) == 1 else f"{run.name}: ")
+    ]
+    lowest = min(
+        point.y
+        for point in [*(p for line in lines for p in line.points if p), *(m.point for m in marks)]
+    )
+    return Chart(
+        "coverage",
+        "Accuracy by share believed",
+        "From left to right, more and more answers are believed, the surest first. The marks show "
+        "what comes of believing the stable ones instead, and those that are stable and on which "
+        "all students agree.",
+        Axis("share believed in %", 0, 100),
+        Axis("%", 10 * (lowest // 10) if lowest < 100 else 90, 100),
+        rows,
+        lines,
+        marks=marks,
+    )
+
+
+def sentences(run: Evidence) -> Iterator[str]:
+    """The stable and the agreed point in words."""
+    verdict = run.verdict
+    assert verdict is not None
+    everything = f"the {verdict.samples:,} {run.part} {verdict.noun}"
+    yield _in_words(f"Of {everything}, {{}} are stable", verdict.stable)
+    if len(verdict.headline) > 1:
+        names = " and ".join(verdict.headline)
+        yield _in_words(f"{{}} are stable, and {names} agree", verdict.agreed)
+
+
+def _in_words(text: str, point: CoveragePoint) -> str:
+    found = text.format(percent(100 * point.coverage))
+    if point.accuracy is None:
+        return f"{found}."
+    return f"{found}; among those it is right in {percent(100 * point.accuracy)}."
+
+
+def _points(verdict: Verdict) -> list[Point | None]:
+    return [
+        Point(
+            number,
+            100 * point.accuracy,
+            f"{percent(100 * point.accuracy)} (confidence from {100 * point.threshold:.1f} %)",
+        )
+        if point.accuracy is not None and point.threshold is not None
+        else None
+        for number, point in enumerate(verdict.coverage, start=1)
+    ]
+
+
+def _marks(place: int, verdict: Verdict, prefix: str) -> Iterator[Mark]:
+    marks: list[tuple[str, Shape, CoveragePoint]] = [("stable", "circle", verdict.stable)]
+    if len(verdict.headline) > 1:
+        marks.append(("stable and agreed", "diamond", verdict.agreed))
+    for name, shape, point in marks:
+        if point.accuracy is not None:
+            x, y = 100 * point.coverage, 100 * point.accuracy
+            yield Mark(Point(x, y, f"{percent(y)} of {percent(x)}"), prefix + name, place, shape)

@@ -1,0 +1,137 @@
+"""What a page shows of a finished run: what it left, and what its networks say of the test."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from dualstudent.data.prepared import PreparedData
+from dualstudent.errors import UserError, on_one_line
+from dualstudent.recipes.schema import Recipe
+from dualstudent.report.page.verdict import Verdict, judged
+from dualstudent.training.answers import Answers, answers
+from dualstudent.training.model import load_trained
+from dualstudent.training.run import Run
+from dualstudent.training.training import Training
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Of one run; small, however many samples it was tested on.
+
+    Attributes:
+        name: of the run, different from those beside it.
+        recipe: by which it was trained.
+        metrics: what was measured, epoch by epoch.
+        result: its figures at the end.
+        part: what it was evaluated on.
+        labeled: how many samples had a label.
+        taught: on how many samples the students taught each other.
+        classes: the names of the C classes, each on one line.
+        left_out: how many images could not be read, in training and test.
+        verdict: what the exported network says of the evaluated samples; None without any.
+    """
+
+    name: str
+    recipe: Recipe
+    metrics: list[dict[str, Any]]
+    result: dict[str, Any]
+    part: Literal["test", "validation", "source validation"]
+    labeled: int
+    taught: int
+    classes: tuple[str, ...]
+    left_out: int
+    verdict: Verdict | None
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """Those of the exported network at the end; only of a run that was evaluated."""
+        assert self.verdict is not None
+        figures: dict[str, Any] = self.result["networks"][self.verdict.network]
+        return figures
+
+
+def gather(runs: Sequence[Run], data: Sequence[PreparedData | None] = ()) -> list[Evidence]:
+    """The evidence of finished runs that may stand side by side.
+
+    Args:
+        runs: at least one.
+        data: what each was handed over, in the order of ``runs``; default: nothing.
+
+    Raises:
+        UserError: if a run has not finished, if its data have changed since or were handed over,
+            or if two runs were evaluated on different samples.
+    """
+    for run in runs:
+        run.read_result()  # refuses one that has not finished before others are looked at
+    pictures = _PICTURES if len(runs) == 1 else _PICTURES_BESIDE_OTHERS
+    found: list[Evidence] = []
+    first: PreparedData | None = None
+    for run, name, handed_over in zip(runs, _names(runs), data or [None] * len(runs), strict=True):
+        training = load_trained(run, handed_over)
+        first = first or training.data
+        _check_same_test(runs[0], first, run, training.data)
+        found.append(_of_one(run, name, training, pictures))
+    return found
+
+
+_PICTURES, _PICTURES_BESIDE_OTHERS = 18, 8  # in a gallery
+
+
+def _of_one(run: Run, name: str, training: Training, pictures: int) -> Evidence:
+    recipe, data, result = training.recipe, training.data, run.read_result()
+    part = recipe.data.evaluated_part
+    verdict = None
+    if len(data.test_labels):
+        verdict = judged(
+            _asked(run, training),
+            data,
+            training.method.exported,
+            training.method.headline,
+            tempered=part != "test",
+            pictures=pictures,
+        )
+    return Evidence(
+        name,
+        recipe,
+        run.read_metrics(),
+        result,
+        part,
+        len(data.labeled),
+        len(data.unlabeled) if training.method.learns_from_unlabeled else 0,
+        tuple(on_one_line(each) for each in data.classes),
+        result.get("unreadable_images", 0) + data.left_out,
+        verdict,
+    )
+
+
+def _asked(run: Run, training: Training) -> Answers:
+    data = training.data
+    if data.tally is not None:
+        data.tally.write_to(run.log)  # where most of the broken images are named already
+    everything = torch.arange(len(data.test_labels))
+    seed, device = training.recipe.seed, training.fabric.device
+    return Answers.joined(answers(training.method, data.test, everything, seed, device))
+
+
+def _names(runs: Sequence[Run]) -> list[str]:
+    """The names of their folders, or the whole paths if these do not tell them apart."""
+    names = [run.folder.resolve().name for run in runs]
+    if len(set(names)) < len(names):
+        names = [str(run.folder) for run in runs]
+    return [on_one_line(name) for name in names]
+
+
+def _check_same_test(one: Run, its: PreparedData, other: Run, others: PreparedData) -> None:
+    if its is others or its.test_fingerprint() == others.test_fingerprint():
+        return
+    raise UserError(
+        f"{one.folder} and {other.folder} cannot be compared: they were not evaluated on the same "
+        f"samples ({_described(its)}, {_described(others)}); compare runs with the same test set"
+    )
+
+
+def _described(data: PreparedData) -> str:
+    shape = " × ".join(map(str, data.test.shape))
+    return f"{len(data.test_labels):,} of {shape} in {len(data.classes)} classes"

@@ -1,0 +1,61 @@
+"""Where pages go: at once or not at all, and never over something that is not ours."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from dualstudent.data.files import is_there
+from dualstudent.data.prepared import PreparedData
+from dualstudent.errors import UserError
+from dualstudent.report.page.evidence import gather
+from dualstudent.report.page.page import GENERATOR, rendered
+from dualstudent.training.run import Run
+from dualstudent.writing import replaced_at_once
+
+_BEGINNING = 1024  # bytes, in which a page says what made it
+
+
+def write_report(
+    runs: Sequence[Run], path: Path | None = None, data: Sequence[PreparedData | None] = ()
+) -> Path:
+    """One HTML file about finished runs, side by side, that works offline.
+
+    Args:
+        runs: at least one, all evaluated on the same samples.
+        path: of the page; may be there already if it is such a page. Default, for one run only:
+            ``report.html`` in its folder.
+        data: what :func:`~dualstudent.train` was handed for each of the runs, if it was.
+
+    Returns:
+        the path of the page.
+
+    Raises:
+        UserError: if a run has not finished, its data have changed, runs cannot be compared, or
+            there is another file in the place of the page.
+
+    Example:
+        >>> write_report([Run.open(Path("runs/digits"))])  # doctest: +SKIP
+        PosixPath('runs/digits/report.html')
+    """
+    if path is None:
+        if len(runs) != 1:
+            raise UserError("a page about several runs needs a place: give -o FILE.html")
+        path = runs[0].page
+    _check_is_free(path)
+    page = rendered(gather(runs, data))
+    with replaced_at_once(path) as partial:
+        partial.write_text(page, "utf-8")
+    return path
+
+
+def _check_is_free(path: Path) -> None:
+    if not path.parent.is_dir():
+        raise UserError(f"{path.parent} is not a folder; choose another -o")
+    if is_there(path) and not _is_ours(path):
+        raise UserError(f"{path} already exists and is no page of dualstudent; choose another -o")
+
+
+def _is_ours(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return f'name="generator" content="{GENERATOR}"'.encode() in file.read(_BEGINNING)

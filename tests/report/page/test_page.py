@@ -1,0 +1,100 @@
+"""The page as text: whole, escaped, alone, and with the numbers it was given."""
+
+import re
+from base64 import b64encode
+from dataclasses import replace
+from hashlib import sha256
+
+import pytest
+
+from dualstudent.report.page.evidence import Evidence
+from dualstudent.report.page.page import rendered
+from tests.html_page import Page
+from tests.report.page.made import HOSTILE, evidence_of, verdict_of
+
+NAMES = (HOSTILE, "dog", *map(str, range(5)))
+
+
+@pytest.fixture(scope="module")
+def evidence() -> Evidence:
+    return evidence_of(HOSTILE, verdict_of(80, NAMES), NAMES, epochs=3)
+
+
+@pytest.fixture(scope="module", params=[1, 3])
+def text(request: pytest.FixtureRequest, evidence: Evidence) -> str:
+    runs = [evidence, replace(evidence, name="second"), replace(evidence, name="third")]
+    return rendered(runs[: request.param])
+
+
+def test_names_stay_text(text: str) -> None:
+    page = Page(text)
+    assert len(page.of("script")) == 1
+    assert "alert" not in page.texts["script"][0]
+    assert HOSTILE in page.texts["th"]
+    assert page.texts["title"][0].startswith(HOSTILE)
+    assert any(HOSTILE in image["alt"] for image in page.of("img") if image["alt"])
+
+
+def test_only_its_own_script_may_run_and_nothing_is_loaded(text: str) -> None:
+    page = Page(text)
+    policies = [meta["content"] or "" for meta in page.of("meta") if "http-equiv" in meta]
+    digest = b64encode(sha256(page.texts["script"][0].encode()).digest()).decode()
+    assert policies == [
+        "default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
+        f"script-src 'sha256-{digest}'"
+    ]
+    links = [
+        value or ""
+        for _, attributes in page.elements
+        for key, value in attributes.items()
+        if key in ("href", "src", "xlink:href")
+    ]
+    assert links
+    assert all(link.startswith(("#", "data:image/")) for link in links)
+    assert "url(" not in text
+
+
+def test_it_can_be_read_without_eyes(text: str) -> None:
+    page = Page(text)
+    ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+    assert len(set(ids)) == len(ids)
+    named = [
+        name
+        for _, attributes in page.elements
+        for name in (attributes.get("aria-labelledby") or "").split()
+    ]
+    inside = [link["href"] or "" for link in page.of("a")]
+    assert set(named) | {link.removeprefix("#") for link in inside} <= set(ids)
+    assert len(page.of("h1")) == len(page.of("main")) == len(page.of("nav")) == 1
+    assert all(image["alt"] for image in page.of("img"))
+    assert all(head["scope"] for head in page.of("th"))
+    regions = [each for each in page.of("div") if each.get("role") == "region"]
+    assert regions
+    assert all(region["aria-label"] and region["tabindex"] == "0" for region in regions)
+
+
+def test_the_numbers_are_those_of_the_run(text: str, evidence: Evidence) -> None:
+    page = Page(text)
+    cells = [cell.replace("\xa0", " ") for cell in page.texts["td"]]
+    assert {"12.35 %" if "12.35 %" in cells else "12.34 %", "81.50 %", "97.25 %"} <= set(cells)
+    verdict = evidence.verdict
+    assert verdict is not None
+    counts = [str(count) for row in verdict.matrix.tolist() for count in row]
+    matrix = re.findall(r'<td class="(?:right|wrong|none)"[^>]*>(\d+)<', text)
+    assert matrix[: len(counts)] == counts
+    assert f"{100 * verdict.calibration.error:.2f}\u00a0%" in text
+
+
+def test_a_run_that_was_not_evaluated_says_so_and_shows_its_losses(evidence: Evidence) -> None:
+    metrics = [record | {"test": {}} for record in evidence.metrics]
+    result = evidence.result | {"error": None, "networks": {}}
+    blind = replace(evidence, verdict=None, metrics=metrics, result=result)
+    page = Page(rendered([blind]))
+    assert any("was not evaluated" in paragraph for paragraph in page.texts["p"])
+    assert page.texts["h2"] == ["How it learned", "Recipe"]
+    assert page.texts["h3"] == ["Loss: classification", f"Loss: {HOSTILE.replace('_', ' ')}"]
+    assert not page.of("img")
+
+
+def test_equal_evidence_gives_equal_bytes(evidence: Evidence) -> None:
+    assert rendered([evidence]) == rendered([evidence])

@@ -1,0 +1,25 @@
+from dataclasses import replace
+
+from dualstudent import load_recipe
+from dualstudent.report.page.settings import settings
+from tests.report.page.made import evidence_of, verdict_of
+
+NAMES = ("cat", "dog")
+
+
+def test_every_setting_is_there_and_only_what_differs_is_marked() -> None:
+    one = evidence_of("one", verdict_of(20, NAMES), NAMES, epochs=1)
+    changed = load_recipe("demo-supervised", ["seed=7", 'data.classes=["1", "2"]'])
+    other = replace(one, recipe=changed.model_copy(update={"description": one.recipe.description}))
+    rows = {row.key: row for row in settings([one, other])}
+    assert rows["seed"].values == ["0", "7"]
+    assert rows["data.classes"].values == ["–", "1, 2"]
+    assert rows["method.name"].values == ["dual-student", "supervised"]
+    assert rows["optimizer.momentum"].values == ["0.9", "0.9"]
+    assert {key for key, row in rows.items() if row.differs and "method" not in key} == {
+        "seed",
+        "data.classes",
+    }
+    assert not any(row.differs for row in settings([one]))
+    keys = [key.split(".")[0] for key in rows]
+    assert keys == sorted(keys, key=keys.index)  # a table's keys stand together

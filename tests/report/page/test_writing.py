@@ -1,0 +1,78 @@
+"""Where pages go, by the command line: what is written, and what is never overwritten."""
+
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dualstudent import Run
+from dualstudent.cli import main
+
+Command = Callable[..., tuple[object, str, str]]
+
+
+@pytest.fixture
+def report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Command:
+    """The command in an empty folder: exit code, output, messages."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+
+    def run(*arguments: object) -> tuple[object, str, str]:
+        monkeypatch.setattr(sys, "argv", ["dualstudent", "report", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        return stop.value.code or 0, *capsys.readouterr()
+
+    return run
+
+
+def test_a_page_is_written_and_replaced_but_nothing_else_is(
+    report: Command, small_run: Run
+) -> None:
+    code, output, _ = report(small_run.folder, "-o", "page.html")
+    assert (code, output) == (0, "page.html\n")
+    page = Path("page.html").read_bytes()
+    Path("page.html").write_bytes(page[:2000])  # an older one
+    assert report(small_run.folder, "-o", "page.html")[0] == 0
+    assert Path("page.html").read_bytes() == page
+
+    Path("mine.html").write_text("<html>my own</html>")
+    code, _, messages = report(small_run.folder, "-o", "mine.html")
+    assert code == 2
+    assert messages == (
+        "error: mine.html already exists and is no page of dualstudent; choose another -o\n"
+    )
+    assert Path("mine.html").read_text() == "<html>my own</html>"
+    assert sorted(path.name for path in Path().iterdir()) == ["mine.html", "page.html"]
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        ((), "a page about several runs needs a place: give -o FILE.html"),
+        (("-o", "."), ". already exists and is no page of dualstudent; choose another -o"),
+        (("-o", "no/where/x.html"), "no/where is not a folder; choose another -o"),
+    ],
+)
+def test_a_wrong_place_is_refused_before_anything_is_looked_at(
+    report: Command,
+    small_run: Run,
+    output: tuple[str, ...],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr("dualstudent.report.page.writing.gather")
+    assert report(small_run.folder, small_run.folder, *output) == (2, "", f"error: {message}\n")
+    assert not list(Path().iterdir())
+
+
+def test_a_run_of_another_version_is_refused(report: Command, small_run: Run) -> None:
+    Path("old").mkdir()
+    (Path("old") / "recipe.toml").write_bytes(small_run.recipe.read_bytes())
+    (Path("old") / "run.json").write_text('{"format": 1}')
+    code, _, messages = report("old")
+    assert (code, messages) == (2, "error: old has format 1, this version of dualstudent reads 2\n")

@@ -1,0 +1,79 @@
+"""Every run leaves a page at its end, and is finished with or without it."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from dualstudent import (
+    FeaturePerturbation,
+    PreparedData,
+    Run,
+    UserError,
+    load_recipe,
+    prepared_from_arrays,
+    resume,
+    train,
+    write_report,
+)
+from tests.html_page import Page
+from tests.training.small import small_recipe
+
+
+def vectors(tested: bool = True) -> PreparedData:
+    X, y = load_digits(return_X_y=True)
+    few = np.where(np.arange(600) < 60, y[:600], -1)
+    test = (X[600:800], y[600:800]) if tested else None
+    return prepared_from_arrays(
+        X[:600], few, test=test, perturbation=FeaturePerturbation(noise=0.5)
+    )
+
+
+MLP = load_recipe("demo", ["network.name=mlp", "schedule.epochs=2", "batch.size=128"])
+
+
+def test_feature_vectors_have_all_but_pictures(tmp_path: Path) -> None:
+    data = vectors()
+    run = train(MLP, tmp_path / "run", data=data)
+    page = Page(run.page.read_text("utf-8"))
+    assert not page.of("img")
+    assert "The samples are no images: there is nothing to see." in page.texts["p"]
+    assert "Which answers to trust" in page.texts["h2"]
+    assert any("Of the 200 test samples" in text for text in page.texts["p"])
+
+    written = run.page.read_bytes()
+    with pytest.raises(UserError, match="handed over from Python"):
+        write_report([run])
+    assert run.page.read_bytes() == written
+    assert write_report([run], tmp_path / "again.html", [data]).read_bytes() == written
+
+
+def test_a_run_without_test_says_so(tmp_path: Path) -> None:
+    run = train(MLP, tmp_path / "run", data=vectors(tested=False))
+    page = Page(run.page.read_text("utf-8"))
+    assert any(text.startswith("This run was not evaluated") for text in page.texts["p"])
+    assert page.texts["h2"] == ["How it learned", "Recipe"]
+
+
+def test_a_page_that_cannot_be_drawn_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("dualstudent.report.page.writing.rendered")
+    with pytest.warns(UserWarning, match=r"run/report\.html was not drawn: name 'rendered'"):
+        run = train(small_recipe("schedule.epochs=1"), tmp_path / "run")
+    assert run.read_result()["epochs"] == 1
+    assert not list(run.folder.glob("report*"))
+
+    monkeypatch.undo()
+    assert resume(run.folder).page.is_file()  # what is missing is drawn
+
+
+def test_a_finished_run_keeps_what_is_in_the_place_of_its_page(small_run: Run) -> None:
+    before = small_run.page.read_bytes()
+    small_run.page.write_text("notes of mine")
+    try:
+        resume(small_run.folder)
+        assert small_run.page.read_text() == "notes of mine"
+    finally:
+        small_run.page.write_bytes(before)
