@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TextIO
 
 from dualstudent.errors import UserError
 
@@ -35,6 +36,17 @@ def new_file(path: Path) -> Iterator[Path]:
     check_is_free(path)
     with replaced_at_once(path) as partial:
         yield partial
+
+
+@contextmanager
+def new_text_file(path: Path) -> Iterator[TextIO]:
+    """A new file of UTF-8 text, which is there when all of it is written."""
+    with (
+        new_file(path) as partial,
+        # Names of files may be bytes that are no text; they are written as they are.
+        partial.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file,
+    ):
+        yield file
 
 
 def check_is_free(path: Path) -> None:

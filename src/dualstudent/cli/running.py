@@ -47,8 +47,7 @@ def train(
 ) -> None:
     """Train by a recipe, for example [bold]dualstudent train demo --set data.labels=20[/bold].
 
-    Or on own images: [bold]dualstudent train --data FOLDER[/bold] looks at them first, and chooses
-    a recipe.
+    Or on own images: [bold]dualstudent train --data FOLDER[/bold] looks, and chooses a recipe.
     """
     from dualstudent.own_images import OwnImages
     from dualstudent.report.outcome import show_outcome

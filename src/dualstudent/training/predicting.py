@@ -27,7 +27,7 @@ from dualstudent.training.evaluation import evaluation_mode
 from dualstudent.training.model import load_weights, read_model
 from dualstudent.training.run import Run
 from dualstudent.training.training import build_method
-from dualstudent.writing import check_is_free, new_file
+from dualstudent.writing import check_is_free, new_text_file
 
 _CHUNK = 250  # as many as an evaluation looks at, so that views are perturbed alike
 _READERS = 4  # threads; each holds two chunks at most
@@ -172,12 +172,7 @@ def write_predictions(
     check_is_free(output)  # before the work
     files, predictor = _files(paths), Predictor(run)
     written = Written(predictor.network)
-    with (
-        new_file(output) as partial,
-        # Names of files may be bytes that are no text; they are written as they are.
-        partial.open("w", encoding="utf-8", errors="surrogateescape", newline="") as sheet,
-        StopRequest() as stop,
-    ):
+    with new_text_file(output) as sheet, StopRequest() as stop:
         rows = csv.writer(sheet)
         columns = [f"p({name})" for name in predictor.classes] if each_class else []
         rows.writerow(["path", "label", "probability", "stable", "agree", *columns])
