@@ -1,6 +1,6 @@
 """Which images to label next: does the order of `dualstudent label` beat labeling at random?
 
-    python benchmarks/label_next.py             # seeds 0 to 4, as reported: 17 minutes beside other work
+    python benchmarks/label_next.py             # as reported: 17 minutes beside other work
     python benchmarks/label_next.py --tune      # how the order was chosen: 35 minutes
 
 3,000 of the embedded MNIST digits at 14 × 14 pixels, 50 of them labeled. A run is trained, and an
