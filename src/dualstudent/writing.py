@@ -55,7 +55,7 @@ def check_is_free(path: Path) -> None:
     Raises:
         UserError: if there is something, or no folder to put it into.
     """
-    if path.exists():
+    if os.path.lexists(path):  # also a link that leads nowhere is somebody's
         raise UserError(f"{path} already exists; choose another -o FILE, or remove it first")
     if not path.parent.is_dir():
         raise UserError(f"{path}: there is no folder {path.parent}; make it first")

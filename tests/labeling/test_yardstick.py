@@ -66,3 +66,20 @@ def test_without_held_out_images_the_network_speaks_for_itself(training: Trainin
     trust, trusted = found.in_words()
     assert "nothing to calibrate on" in trust
     assert "neither test nor validation images" in trusted
+
+
+def test_what_it_trusts_of_its_own_images_is_what_it_counted(training: Training) -> None:
+    """Threshold and trust are both after calibration; the less sure half is made wrong."""
+    said = said_of_the_test(training)
+    sure, predicted = said.probabilities.max(dim=1)
+    believable = said.stable_for_all & said.agree
+    unsure = believable & (sure < sure[believable].median())
+    truth = torch.where(unsure, (predicted + 1) % 10, training.data.test_labels)
+    found = Yardstick.measured(with_truth(training, truth), 0.9)
+    assert found.temperature is not None
+    assert abs(found.temperature - 1) > 0.1
+    assert found.threshold is not None
+    trusted = found.trusted(said)
+    assert found.threshold.believed == trusted.sum() < believable.sum()
+    assert found.threshold.right == (trusted & (predicted == truth)).sum()
+    assert found.threshold.precision >= 0.9

@@ -22,7 +22,7 @@ from dualstudent.training.answers import answers
 from dualstudent.training.model import load_trained
 from dualstudent.training.run import Run
 from dualstudent.training.training import Training
-from dualstudent.writing import new_file
+from dualstudent.writing import new_text_file
 
 COLUMNS = (
     *("rank", "path", "label", "predicted", "trust"),
@@ -107,12 +107,7 @@ def write_labels(
     """
     if not 0 < precision <= 1:
         raise UserError(f"precision = {precision}: use a share above 0, at most 1")
-    with (
-        new_file(output) as partial,
-        # Names of files may be bytes that are no text; they are written as they are.
-        partial.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file,
-        StopRequest() as stop,
-    ):
+    with new_text_file(output) as file, StopRequest() as stop:
         training, names = _opened(run, progress)
         yardstick = Yardstick.measured(training, precision)
         found = _asked(training, yardstick, progress, stop)
