@@ -56,6 +56,14 @@ def test_a_clean_view_is_the_normalised_centre(samples: FileSamples, folder: Pat
         assert np.allclose(view.permute(1, 2, 0).numpy(), expected, atol=1e-5)
 
 
+def test_pictures_are_the_clean_views_as_bytes(samples: FileSamples) -> None:
+    (views,) = samples.views(POSITIONS, [None])
+    pictures = samples.pictures(POSITIONS)
+    assert pictures is not None
+    mean, std = (torch.tensor(each)[:, None, None] for each in (SCALE.mean, SCALE.std))
+    assert torch.equal(pictures, (255 * (views * std + mean)).round().to(torch.uint8))
+
+
 def test_a_perturbed_view_is_a_function_of_the_generator(
     samples: FileSamples, folder: Path
 ) -> None:

@@ -51,6 +51,25 @@ def test_every_part_of_a_folder_is_where_it_belongs(digits: Path) -> None:
     for position, path in enumerate(listing.paths[90:]):
         assert path.parent.name == data.classes[int(data.test_labels[position])]
         assert torch.equal(pixels_of(data, test=True)[position], expected(path))
+        assert data.test_files[position] == path
+    assert len(data.test_files) == 20
+
+
+def test_figures_can_be_compared_as_long_as_the_test_is_the_same(digits: Path) -> None:
+    def prepared() -> PreparedData:
+        return prepare(DataSettings(path=digits, image_size=8, channels=1), seed=0)
+
+    before = prepared()
+    (digits / "1" / "broken.png").write_bytes(b"no image")
+    next((digits / "unlabeled").iterdir()).unlink()
+    fewer = prepared()
+    assert fewer.fingerprint() != before.fingerprint()
+    assert fewer.test_fingerprint() == before.test_fingerprint()
+    assert (before.left_out, fewer.left_out) == (0, 1)
+
+    image = next((digits / "test" / "3").iterdir())
+    image.rename(digits / "test" / "4" / image.name)
+    assert prepared().test_fingerprint() != before.test_fingerprint()
 
 
 def test_images_stay_in_the_file_they_are_mapped_from(digits: Path) -> None:

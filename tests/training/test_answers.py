@@ -1,7 +1,9 @@
 import pytest
 import torch
 
+from dualstudent.randomness import generator_for
 from dualstudent.training.answers import Answers, answers
+from dualstudent.training.evaluation import CHUNK
 from dualstudent.training.loop import train
 from dualstudent.training.model import load_trained
 from dualstudent.training.run import Run
@@ -42,9 +44,28 @@ def test_agreement_and_stability_are_of_all_students(run: Run) -> None:
 
     same = by_one.probabilities.argmax(1) == by_other.probabilities.argmax(1)
     assert torch.equal(by_one.agree, same)
+    said = torch.stack([each.probabilities.argmax(1) for each in (by_one, by_other)], dim=1)
+    assert torch.equal(by_one.labels, said)
     assert not same.all()
     assert torch.equal(by_one.stable_for_all, by_one.stable & by_other.stable)
     assert by_other.agree.all()
+
+
+def test_instability_is_how_far_the_perturbed_view_moves_the_exported_network(run: Run) -> None:
+    training = load_trained(run)
+    first = torch.arange(CHUNK)
+    draw = generator_for(training.recipe.seed, "test view", 0)
+    network = training.method.evaluated["student1"].eval()
+    with torch.no_grad():
+        clean, perturbed = (
+            network(view).class_logits.softmax(dim=1)
+            for view in training.data.test.views(first, [None, draw])
+        )
+
+    found = asked(training, first)
+
+    torch.testing.assert_close(found.instability, (clean - perturbed).square().mean(dim=1))
+    assert found.instability.max() > 0.01
 
 
 def test_only_what_was_asked_about_is_answered_and_in_that_order(run: Run) -> None:

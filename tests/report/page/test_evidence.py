@@ -38,7 +38,7 @@ def test_another_test_set_is_refused(small_run: Run, tmp_path: Path) -> None:
     fewer = 'data.classes=["1", "2"]'
     recipe = small_recipe(fewer, "schedule.epochs=1", "data.labels=20")
     other = train(recipe, tmp_path / "two")
-    samples = r"\(355 of 1 × 8 × 8 in 10 classes, 71 of 1 × 8 × 8 in 2 classes\)"
+    samples = r"\(355 of 1 × 8 × 8 in 10 classes; 71 of 1 × 8 × 8 in 2 classes\)"
     with pytest.raises(UserError, match=f"cannot be compared: .* {samples}"):
         gather([small_run, other])
 

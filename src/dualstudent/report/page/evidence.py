@@ -15,6 +15,8 @@ from dualstudent.training.model import load_trained
 from dualstudent.training.run import Run
 from dualstudent.training.training import Training
 
+_PICTURES, _PICTURES_BESIDE_OTHERS = 18, 8  # in a gallery
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -67,16 +69,37 @@ def gather(runs: Sequence[Run], data: Sequence[PreparedData | None] = ()) -> lis
         run.read_result()  # refuses one that has not finished before others are looked at
     pictures = _PICTURES if len(runs) == 1 else _PICTURES_BESIDE_OTHERS
     found: list[Evidence] = []
-    first: PreparedData | None = None
+    tests: list[_TestSet] = []
     for run, name, handed_over in zip(runs, _names(runs), data or [None] * len(runs), strict=True):
         training = load_trained(run, handed_over)
-        first = first or training.data
-        _check_same_test(runs[0], first, run, training.data)
+        if len(runs) > 1:
+            tests.append(_TestSet.of(run, training.data))
+            tests[0].check_same_as(tests[-1])
         found.append(_of_one(run, name, training, pictures))
     return found
 
 
-_PICTURES, _PICTURES_BESIDE_OTHERS = 18, 8  # in a gallery
+@dataclass(frozen=True)
+class _TestSet:
+    """What a run was evaluated on, after its samples have been let go."""
+
+    run: Run
+    fingerprint: str
+    description: str
+
+    @classmethod
+    def of(cls, run: Run, data: PreparedData) -> "_TestSet":
+        shape = " × ".join(map(str, data.test.shape))
+        count, classes = len(data.test_labels), len(data.classes)
+        return cls(run, data.test_fingerprint(), f"{count:,} of {shape} in {classes} classes")
+
+    def check_same_as(self, other: "_TestSet") -> None:
+        if self.fingerprint != other.fingerprint:
+            raise UserError(
+                f"{self.run.folder} and {other.run.folder} cannot be compared: they were not "
+                f"evaluated on the same samples ({self.description}; {other.description}); "
+                "compare runs with the same test set"
+            )
 
 
 def _of_one(run: Run, name: str, training: Training, pictures: int) -> Evidence:
@@ -121,17 +144,3 @@ def _names(runs: Sequence[Run]) -> list[str]:
     if len(set(names)) < len(names):
         names = [str(run.folder) for run in runs]
     return [on_one_line(name) for name in names]
-
-
-def _check_same_test(one: Run, its: PreparedData, other: Run, others: PreparedData) -> None:
-    if its is others or its.test_fingerprint() == others.test_fingerprint():
-        return
-    raise UserError(
-        f"{one.folder} and {other.folder} cannot be compared: they were not evaluated on the same "
-        f"samples ({_described(its)}, {_described(others)}); compare runs with the same test set"
-    )
-
-
-def _described(data: PreparedData) -> str:
-    shape = " × ".join(map(str, data.test.shape))
-    return f"{len(data.test_labels):,} of {shape} in {len(data.classes)} classes"
