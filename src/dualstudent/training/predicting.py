@@ -22,14 +22,13 @@ from dualstudent.data.workers import Progress, in_threads
 from dualstudent.errors import UserError
 from dualstudent.interruption import Interrupted, StopRequest
 from dualstudent.randomness import generator_for
-from dualstudent.stability import is_stable
-from dualstudent.training.evaluation import evaluation_mode
+from dualstudent.training.answers import answer
+from dualstudent.training.evaluation import CHUNK
 from dualstudent.training.model import load_weights, read_model
 from dualstudent.training.run import Run
 from dualstudent.training.training import build_method
 from dualstudent.writing import check_is_free, new_text_file
 
-_CHUNK = 250  # as many as an evaluation looks at, so that views are perturbed alike
 _READERS = 4  # threads; each holds two chunks at most
 
 
@@ -89,10 +88,10 @@ class Predictor:
 
     def predict(self, paths: Sequence[Path]) -> Iterator[Predictions]:
         """Read and classify files, chunk by chunk, in bounded memory."""
-        chunks = (paths[start : start + _CHUNK] for start in range(0, len(paths), _CHUNK))
+        chunks = (paths[start : start + CHUNK] for start in range(0, len(paths), CHUNK))
         with in_threads(self._read, chunks, min(_READERS, os.cpu_count() or 1)) as results:
             for number, (readable, pixels, unreadable) in enumerate(results):
-                said = self._answers(pixels, number * _CHUNK)
+                said = self._answers(pixels, number * CHUNK)
                 yield Predictions(tuple(readable), *said, tuple(unreadable))
 
     def _read(
@@ -119,17 +118,11 @@ class Predictor:
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         method, device = self._method, self._device
         draw = generator_for(self._recipe.seed, "test view", start, device=device)
-        positions = torch.arange(len(pixels), device=device)
-        networks = {name: method.evaluated[name] for name in (*method.headline, self.network)}
-        with evaluation_mode(*networks.values()):
-            clean, perturbed = self._samples(pixels).to(device).views(positions, [None, draw])
-            said = {name: each(clean).class_logits.softmax(1) for name, each in networks.items()}
-            p = said[self.network]
-            p_perturbed = networks[self.network](perturbed).class_logits.softmax(1)
-            stable = is_stable(p, p_perturbed, method.confidence_threshold)
-            labels = torch.stack([said[name].argmax(1) for name in method.headline])
-            agree = (labels == labels[0]).all(0).cpu() if len(labels) > 1 else None
-            return p.cpu(), stable.cpu(), agree
+        positions = torch.arange(len(pixels))
+        clean, perturbed = self._samples(pixels).to(device).views(positions, [None, draw])
+        said = answer(method, positions, clean, perturbed)
+        agree = said.agree if len(method.headline) > 1 else None
+        return said.probabilities, said.stable, agree
 
 
 @dataclass
