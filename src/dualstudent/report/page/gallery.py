@@ -17,6 +17,18 @@ from dualstudent.trust import PredictedSet
 _SIDE = 96  # pixels of a thumbnail, at most
 _EXACT_UP_TO = 48  # pixels; of small images every one counts, photos would take too much space
 
+_MISTAKES = (
+    "mistakes",
+    "Surest mistakes",
+    "Wrong, and most confident of it. Some may be wrong labels.",
+)
+_DISAGREED = (
+    "disagreed",
+    "The students disagree",
+    "They say different classes. A label from a person helps here.",
+)
+_SHAKEN = ("shaken", "Least stable", "A small change of the image moves the answer the most.")
+
 
 @dataclass(frozen=True)
 class Picture:
@@ -44,7 +56,7 @@ class Gallery:
     """Some pictures for the same reason.
 
     Attributes:
-        key: for links.
+        key: what it is about, in a word.
         title: above them.
         reason: why these, in a sentence.
         count: how many there are; some of them are shown.
@@ -80,33 +92,18 @@ def galleries(
     if data.test.pictures(answers.positions[:0]) is None or data.test.shape[0] not in (1, 3):
         return None
 
-    def gallery(key: str, title: str, reason: str, among: Tensor, order: Tensor) -> Gallery:
+    wanted = [
+        (_MISTAKES, ~predicted.correct, predicted.confidence),
+        (_DISAGREED, ~predicted.agree, predicted.confidence),
+        (_SHAKEN, ~predicted.stable, answers.instability),
+    ]
+    found = []
+    for (key, title, reason), among, order in wanted:
         rows = among.nonzero().squeeze(1)
         first = rows[order[rows].argsort(descending=True, stable=True)[:size]]
-        return Gallery(key, title, reason, len(rows), _pictures(first, answers, predicted, data))
-
-    mistakes = gallery(
-        "mistakes",
-        "Surest mistakes",
-        "Wrong, and most confident of it. Some may be wrong labels.",
-        ~predicted.correct,
-        predicted.confidence,
-    )
-    disagreed = gallery(
-        "disagreed",
-        "The students disagree",
-        f"{' and '.join(headline)} say different classes. A label from a person helps here.",
-        ~predicted.agree,
-        predicted.confidence,
-    )
-    shaken = gallery(
-        "shaken",
-        "Least stable",
-        "A small change of the image moves the answer the most.",
-        ~predicted.stable,
-        answers.instability,
-    )
-    return [mistakes, *([disagreed] if len(headline) > 1 else []), shaken]
+        pictures = _pictures(first, answers, predicted, data)
+        found.append(Gallery(key, title, reason, len(rows), pictures))
+    return found if len(headline) > 1 else [each for each in found if each.key != "disagreed"]
 
 
 def _pictures(
