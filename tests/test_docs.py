@@ -1,3 +1,4 @@
+import json
 import re
 import shlex
 import sys
@@ -100,21 +101,25 @@ def test_the_way_of_the_page_on_own_data_can_be_gone(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DUALSTUDENT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
-    make, use, *_ = blocks("own-data.md", "python")
-    exec(make.replace("mnist_5k", "digits_8x8"), {})  # the same in a tenth of the time
-    for line in "".join(blocks("own-data.md", "sh")).splitlines():
-        words = shlex.split(line)
-        short = ["--set", "schedule.epochs=1"] if words[1] == "train" else []
-        monkeypatch.setattr(sys, "argv", [*words, *short])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        assert not stop.value.code, line
-    unlabeled = len(list(Path("digits/unlabeled").iterdir()))
+    way, rest = (ROOT / "docs" / "own-data.md").read_text().split("## Images in folders")
+    for language, block in re.findall(r"```(python|sh)\n(.*?)```", way, re.DOTALL):
+        if language == "python":
+            exec(block.replace("mnist_5k", "digits_8x8"), {})  # the same in a tenth of the time
+        for line in block.splitlines() if language == "sh" else []:
+            words = shlex.split(line)
+            short = ["--set", "schedule.epochs=1"] if words[1] == "train" else []
+            monkeypatch.setattr(sys, "argv", [*words, *short])
+            with pytest.raises(SystemExit) as stop:
+                main()
+            assert not stop.value.code, line
+    unlabeled, threes = (
+        len(list(Path(d).iterdir())) for d in ("digits/unlabeled", "digits/test/3")
+    )
     assert len(Path("predictions.csv").read_text().splitlines()) == 1 + unlabeled
-    capsys.readouterr()
-    exec(use, {})
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == len(list(Path("digits/test/3").iterdir()))
+    assert len(json.loads(Path("runs/digits-2/split.json").read_text())["labeled"]) == 50 + 20
+    assert f" of {threes} threes are found" in capsys.readouterr().out
+    exec(re.findall(r"```python\n(.*?)```", rest, re.DOTALL)[0], {})
+    assert len(capsys.readouterr().out.splitlines()) == threes
 
 
 def test_the_page_on_own_data_names_every_column_that_is_understood() -> None:
