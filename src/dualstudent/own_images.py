@@ -89,6 +89,7 @@ class OwnImages:
             f"to change the recipe: cp {recipe} mine.toml, edit it, dualstudent train mine.toml"
         )
         self.say(f"to use the model: dualstudent predict {folder} IMAGES -o predictions.csv")
+        self.say(f"to see what to label next: dualstudent label {folder} -o labels.csv")
 
     def say(self, line: str) -> None:
         """Print a line that may hold anything."""

@@ -46,19 +46,7 @@ def train(
     observer: Observer | None = None,
     data: PreparedData | None = None,
 ) -> Run:
-    """Train by a recipe into a new folder.
-
-    Args:
-        recipe: what to do.
-        folder: must not exist or be empty.
-        observer: is told how far it is.
-        data: what to learn from, instead of what ``recipe.data`` names; whoever continues or
-            evaluates the run hands it over again.
-
-    Raises:
-        UserError: if recipe, data and folder do not fit; then nothing has been written.
-        Interrupted: after Ctrl-C or SIGTERM; :func:`resume` continues.
-    """
+    """What :func:`dualstudent.train` does before it draws a page."""
     folder = Path(folder)
     Run.check_is_free(folder)
     with followers(recipe, folder):
@@ -71,13 +59,7 @@ def train(
 def resume(
     folder: Path | str, observer: Observer | None = None, data: PreparedData | None = None
 ) -> Run:
-    """Continue a run exactly where its last checkpoint left it; a finished run stays as it is.
-
-    Args:
-        folder: of the run.
-        observer: is told how far it is.
-        data: what :func:`train` was handed, if it was.
-    """
+    """What :func:`dualstudent.resume` does before it draws a page."""
     run = Run.open(Path(folder))
     if run.result.is_file():
         return run
