@@ -349,3 +349,20 @@ def test_the_page_names_files_counts_the_unreadable_and_refuses_changed_images(
     assert code == 2
     assert "the images or labels found now are not those the run began with" in messages
     assert run.page.read_bytes() == before
+
+
+def test_copies_of_labeled_images_and_lost_ones_do_not_confuse_a_small_folder(
+    place: Path, command: Command
+) -> None:
+    """With so few images a batch takes all of them: what is held out must not be counted on."""
+    folder = write_digits(place / "few", labeled=10, unlabeled=20, test=0)
+    for number, image in enumerate(sorted(folder.glob("[0-9]/*.png"))[:8]):
+        shutil.copy(image, folder / "unlabeled" / f"copy{number}.png")
+    code, _, messages = command(
+        "train", "--data", "few", "--out", "runs/few", "--set", "schedule.epochs=1"
+    )
+    assert code == 0, messages
+    next((folder / "unlabeled").glob("copy*")).unlink()
+    code, _, messages = command("evaluate", "runs/few")
+    assert code == 2
+    assert "are not those the run began with" in messages

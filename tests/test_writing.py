@@ -35,6 +35,8 @@ def test_a_new_file_takes_no_place_that_is_taken(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="already exists; choose another"), new_file(path):
         raise AssertionError
     assert path.read_text() == "precious"
+    with pytest.raises(UserError, match="is a folder; give a file in it"):
+        new_file(tmp_path).__enter__()
     with pytest.raises(UserError, match=r"there is no folder .*nowhere; make it first"):
         new_file(tmp_path / "nowhere" / "file.txt").__enter__()
 
@@ -44,3 +46,11 @@ def test_what_cannot_be_written_is_called_by_its_own_name(tmp_path: Path) -> Non
     with pytest.raises(OSError, match="too long") as error, new_file(long) as partial:
         partial.open("w")
     assert error.value.filename == str(long)
+
+
+def test_files_that_look_unfinished_are_not_ours_to_overwrite(tmp_path: Path) -> None:
+    theirs = tmp_path / "file.txt.partial"
+    theirs.write_text("precious")
+    with replaced_at_once(tmp_path / "file.txt") as partial:
+        partial.write_text("new")
+    assert theirs.read_text() == "precious"

@@ -56,6 +56,7 @@ class OwnImages:
         """Say what a training on checked images would be, and how long it would take."""
         choice, recipe = _chosen(asked, found, ())
         self.say(forecast_line(recipe, found.images, _seconds(recipe, choice)))
+        self.say(f"evaluation: {choice.reasons['data.validation']}")
 
     def choose(self, asked: Recipe, changes: Sequence[str]) -> Recipe:
         """A recipe that suits own images, after a look at them, with the reasons for it printed.
@@ -70,7 +71,10 @@ class OwnImages:
         for key, reason in choice.reasons.items():
             section, name = key.split(".")
             self.say(f"  {key} = {getattr(getattr(recipe, section), name)}: {reason}")
-        self.say(f"  about {roughly(_seconds(recipe, choice))} on this machine")
+        self.say(
+            f"  about {roughly(_seconds(recipe, choice))} on this machine, as busy as it is now; "
+            "for a quick try --set schedule.epochs=3"
+        )
         return recipe
 
     def get_ready(self, settings: DataSettings) -> None:

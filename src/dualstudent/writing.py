@@ -15,7 +15,8 @@ def replaced_at_once(path: Path) -> Iterator[Path]:
 
     What was written is removed if anything goes wrong, and ``path`` stays as it was.
     """
-    partial = path.with_name(path.name + ".partial")
+    # Of this process: nothing of the user's has such a name, and nobody else writes to it.
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
         yield partial
         with partial.open("rb+") as file:
@@ -55,6 +56,8 @@ def check_is_free(path: Path) -> None:
     Raises:
         UserError: if there is something, or no folder to put it into.
     """
+    if path.is_dir():
+        raise UserError(f"{path} is a folder; give a file in it, such as {path / 'name'}")
     if os.path.lexists(path):  # also a link that leads nowhere is somebody's
         raise UserError(f"{path} already exists; choose another -o FILE, or remove it first")
     if not path.parent.is_dir():

@@ -109,10 +109,11 @@ def test_a_repeated_row_counts_once(folder: Path) -> None:
         ("", "has no column path or file or .*; it has none"),
         ("just some text\nof mine\n", "has no column path .*; it has just some text"),
         ("path,kind\n1.png,cat\n", "has no column label or class .*; it has path, kind"),
-        (b"\xff\xd8\xff\xe0 an image", "is not a table: neither Parquet nor UTF-8 text"),
+        (b"\xff\xd8\xff\xe0 an image", "is neither Parquet nor UTF-8 text"),
         ("path,label\n1.png,\0\n2.png,b", "line 2 has a NUL byte; is this a table"),
         ('path,label\n1.png,"cat\n', r"is not a table: .* \(line 2\)"),
         ("path,label\n", "holds no images"),
+        ("path,label,probability,stable\n1.png,a,0.9,true\n", "holds predictions, not labels"),
         ("path,label\n1.png,\n2.png,\n", "no training image has a label"),
         ("path,label\n1.png,cat\n2.png,cat\n", "all labels are 'cat'"),
         (

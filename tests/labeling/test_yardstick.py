@@ -1,10 +1,12 @@
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
 from dualstudent import Run, load_trained
-from dualstudent.labeling import Yardstick
+from dualstudent.data.prepare import DataSettings
+from dualstudent.labeling import Yardstick, yardstick
 from dualstudent.training.answers import Answers, answers
 from dualstudent.training.training import Training
 
@@ -38,9 +40,11 @@ def test_where_all_is_right_no_temperature_can_be_told(training: Training) -> No
     trust, trusted = found.in_words()
     assert trust.endswith("all of 355 test images are right, too few to calibrate")
     right = int(believable.sum())
-    assert f"355 test images, there being no validation part: {right} of {right} right" in trusted
     bound = 100 * 0.05 ** (1 / right)
-    assert trusted.endswith(f"with 95 % confidence at least {bound:.1f} %")
+    assert (
+        f"355 test images: {right} of {right} right, so with 95 % confidence about {bound:.1f} % "
+        "or more; a model trained with these predictions must be measured on other images"
+    ) in trusted
 
 
 def test_where_all_is_wrong_nothing_is_trusted(training: Training) -> None:
@@ -52,7 +56,8 @@ def test_where_all_is_wrong_nothing_is_trusted(training: Training) -> None:
     assert found.temperature > 1
     assert not found.trusted(said).any()
     assert found.in_words()[1] == (
-        "trusted: nothing: on 355 test images no trust gives a precision of 95 %"
+        "trusted: nothing: on 355 test images there are no 20 or more that are stable for all "
+        "students, agreed upon, and right in 95 % of the cases"
     )
 
 
@@ -83,3 +88,24 @@ def test_what_it_trusts_of_its_own_images_is_what_it_counted(training: Training)
     assert found.threshold.believed == trusted.sum() < believable.sum()
     assert found.threshold.right == (trusted & (predicted == truth)).sum()
     assert found.threshold.precision >= 0.9
+
+
+def test_a_handful_of_right_answers_proves_nothing(
+    training: Training, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = said_of_the_test(training)
+    with_truth(training, said.probabilities.argmax(dim=1))
+    believable = int((said.stable_for_all & said.agree).sum())
+    for fewest, enough in ((believable, True), (believable + 1, False)):
+        monkeypatch.setattr(yardstick, "FEWEST", fewest)
+        assert (Yardstick.measured(training, 0.95).threshold is not None) == enough
+
+
+def test_labels_of_the_source_prove_nothing_about_the_target(training: Training) -> None:
+    said = said_of_the_test(training)
+    with_truth(training, said.probabilities.argmax(dim=1))
+    data = DataSettings(path=Path("a"), target_path=Path("b"), validation=0.2)
+    training.recipe = training.recipe.model_copy(update={"data": data})
+    found = Yardstick.measured(training, 0.95)
+    assert not found.trusted(said).any()
+    assert "labels of the source prove nothing about the target" in found.in_words()[1]

@@ -162,3 +162,16 @@ def test_a_run_is_there_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is not a run"):
         resume(tmp_path)
+
+
+def test_a_run_is_trained_by_one_process_at_a_time(tmp_path: Path) -> None:
+    with pytest.raises(Interrupted):
+        train(small_recipe(), tmp_path / "run", RaisesSignalAt(3))
+    run = Run.open(tmp_path / "run")
+    with run.reserved():
+        for use in (lambda: resume(run.folder), run.read_result):
+            with pytest.raises(UserError, match="is being trained by another process"):
+                use()
+    with pytest.raises(UserError, match="has not finished; continue it with"):
+        run.read_result()
+    assert resume(run.folder).read_result()["epochs"] == 2

@@ -55,6 +55,8 @@ class DataCheck:
         is_grey: whether no image has any colour, so that one channel is enough.
         size: pixels a side, after resizing.
         findings: errors first.
+        labeled_copies: how many labeled images are the same as one before them.
+        unlabeled_copies: how many unlabeled images are the same as a labeled one.
     """
 
     name: str
@@ -68,6 +70,8 @@ class DataCheck:
     is_grey: bool
     size: int
     findings: tuple[Finding, ...]
+    labeled_copies: int = 0
+    unlabeled_copies: int = 0
 
     @property
     def images(self) -> int:
@@ -110,7 +114,17 @@ def check_images(images: DecodedImages) -> DataCheck:
         is_grey=_is_grey(images.pixels),
         size=images.pixels.shape[-1],
         findings=tuple(sorted(findings, key=lambda finding: finding.severity)),
+        **_copies_of_labeled(images),
     )
+
+
+def _copies_of_labeled(images: DecodedImages) -> dict[str, int]:
+    listing, first = images.listing, exact_duplicates(images.digests)
+    labeled, unlabeled = np.array(listing.labeled), np.array(listing.unlabeled, np.int64)
+    return {
+        "labeled_copies": len(labeled) - len(np.unique(first[labeled])),
+        "unlabeled_copies": int(np.isin(first[unlabeled], first[labeled]).sum()),
+    }
 
 
 def _count(listing: Listing, positions: Iterable[int]) -> dict[str, int]:
@@ -169,8 +183,8 @@ def _about_labels(listing: Listing) -> Iterable[Finding]:
     if not listing.test:
         yield Finding(
             "warning",
-            "there is no test part: the model is evaluated on a validation part taken from the "
-            "labels, or not at all if they are too few",
+            "there is no test part: the model is evaluated on a validation part, taken from the "
+            "labels if there are ten a class on average, and otherwise not at all",
         )
     elif untested := [name for name, count in test.items() if not count]:
         yield Finding("warning", f"classes without any test image: {_some(untested)}")
@@ -249,7 +263,8 @@ def _about_near_duplicates(images: DecodedImages) -> Iterable[Finding]:
     if not doubtful.all():
         yield _finding(
             "warning",
-            f"pairs of training images that look the same: {(~doubtful).sum():,}; keep one of each",
+            f"pairs of training images that may be the same, by their shades: "
+            f"{(~doubtful).sum():,}; if they are, keep one of each",
             listing,
             pairs[~doubtful],
         )

@@ -101,6 +101,8 @@ def _told_why_not(path: Path) -> Iterator[None]:
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         reason = f"more than {_MOST_PIXELS:,} pixels ({error}); make the image smaller"
         raise UnreadableImage(path, reason) from error
+    except MemoryError:  # says nothing about the file
+        raise
     except Exception as error:  # decoders meet foreign bytes and raise whatever they like
         raise UnreadableImage(path, f"broken or cut off ({error or error!r})") from error
 

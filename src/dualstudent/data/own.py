@@ -79,14 +79,7 @@ def prepared_from_files(
     source = Images(listing.name, pixels[:known], labels[:known], listing.classes)
     tested = hidden = torch.arange(trained, len(listing))
     if validation:
-        if len(tested):
-            raise UserError(
-                f"data.validation = {validation}, but {listing.name} has test images, which the "
-                "run is evaluated on; leave data.validation out"
-            )
-        first = torch.from_numpy(exact_duplicates(images.digests))
-        tested = held_out(source, validation, seed, first[:known] == torch.arange(known))
-        hidden = torch.isin(first, tested).nonzero().squeeze(1)
+        tested, hidden = _held_out(images, source, validation, seed)
     labeled = _all_but(hidden, 0, known)
     given = torch.full((trained,), -1)
     given[labeled] = labels[labeled]
@@ -104,6 +97,21 @@ def prepared_from_files(
         tuple(listing.paths[position] for position in tested.tolist()),
         len(images.unreadable),
     )
+
+
+def _held_out(
+    images: DecodedImages, source: Images, validation: float, seed: int
+) -> tuple[Tensor, Tensor]:
+    """Positions to validate on; and of all that may not train: they and their copies."""
+    if images.listing.test:
+        raise UserError(
+            f"data.validation = {validation}, but {source.name} has test images, which the "
+            "run is evaluated on; leave data.validation out"
+        )
+    first = torch.from_numpy(exact_duplicates(images.digests))
+    distinct = first[: len(source)] == torch.arange(len(source))
+    tested = held_out(source, validation, seed, distinct)
+    return tested, torch.isin(first, tested).nonzero().squeeze(1)
 
 
 def _all_but(positions: Tensor, start: int, end: int) -> Tensor:

@@ -13,6 +13,7 @@ from dualstudent.errors import UserError, refuse
 PATH_NAMES = ("path", "file", "filename", "file_name", "filepath", "file_path", "image")
 LABEL_NAMES = ("label", "class", "category", "target")
 PART_NAMES = ("part", "split")
+_OF_PREDICTIONS = frozenset({"probability", "stable"})  # columns that dualstudent predict writes
 _PARTS: dict[str, Part] = {"": "train", "train": "train", "training": "train", "test": "test"}
 _PARQUET_BEGINS = b"PAR1"
 _SHOWN = 10  # files that do not exist
@@ -130,7 +131,10 @@ def _read_csv(table: Path, columns: Columns) -> Iterator[_Row]:
                     )
                 yield _row(where, cells, places)
     except UnicodeDecodeError as error:
-        raise UserError(f"{table}: is not a table: neither Parquet nor UTF-8 text") from error
+        raise UserError(
+            f"{table}: is neither Parquet nor UTF-8 text; from a spreadsheet, save it as "
+            "'CSV UTF-8'"
+        ) from error
     except csv.Error as error:
         raise UserError(f"{table}: is not a table: {error} (line {rows.line_num})") from error
 
@@ -182,6 +186,12 @@ def _places(table: Path, header: Sequence[str], columns: Columns) -> tuple[int |
     path = _place(names, columns.path, PATH_NAMES)
     label = _place(names, columns.label, LABEL_NAMES)
     part = _place(names, columns.part, PART_NAMES)
+    if columns.label is None and set(names) >= _OF_PREDICTIONS:
+        raise UserError(
+            f"{table}: holds predictions, not labels (it has the columns "
+            f"{' and '.join(sorted(_OF_PREDICTIONS))}); whoever wants to learn from them names "
+            "the column of labels"
+        )
     for place, chosen, usual in (
         (path, columns.path, PATH_NAMES),
         (label, columns.label, LABEL_NAMES),

@@ -2,13 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from dualstudent.data.cache import decode_once
 from dualstudent.data.decoding import UnreadableImage
 from dualstudent.data.image_files import ImageFiles
+from dualstudent.data.listing import Listing
 from dualstudent.data.prepare import OWN_IMAGE_SIZE, DataSettings
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.workers import Progress
+from dualstudent.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -34,11 +37,14 @@ class ImageNames:
         of: position among its training samples → path; name and number in a published data set.
         known: own images with a label.
         unreadable: own images that were left out.
+        unlabeled: how many own images have no label; also copies of held-out images, which take
+            no part in a run.
     """
 
     of: Callable[[int], str]
     known: tuple[KnownImage, ...] = ()
     unreadable: tuple[UnreadableImage, ...] = ()
+    unlabeled: int | None = None
 
 
 def own_names(settings: DataSettings, progress: Progress | None) -> ImageNames:
@@ -51,11 +57,41 @@ def own_names(settings: DataSettings, progress: Progress | None) -> ImageNames:
     size = settings.image_size or OWN_IMAGE_SIZE
     images = decode_once(settings.listing(), size, settings.channels, progress=progress)
     listing = images.listing
+    _check_fit_into_a_table(listing)
     known = tuple(
         KnownImage(str(listing.paths[i]), listing.classes[listing.labels[i]], listing.parts[i])
         for i in (*listing.labeled, *listing.test)
     )
-    return ImageNames(lambda position: str(listing.paths[position]), known, images.unreadable)
+    return ImageNames(
+        lambda position: str(listing.paths[position]),
+        known,
+        images.unreadable,
+        len(listing.unlabeled),
+    )
+
+
+def _check_fit_into_a_table(listing: Listing) -> None:
+    """Refuse names that a table would be refused for, before somebody has filled it in."""
+    for name in listing.classes:
+        if name != name.strip() or name == "-1":
+            raise UserError(
+                f"the class {name!r} cannot stand in a table, where blanks around a label and -1 "
+                "mean something else; rename its folder, and train again"
+            )
+    wrong = [path for path in listing.paths if _is_no_text(path)]
+    if wrong:
+        raise UserError(
+            f"{len(wrong)} file(s) have names that are no UTF-8 text, as tables are, such as "
+            f"{wrong[0]}; rename them, and train again"
+        )
+
+
+def _is_no_text(path: Path) -> bool:
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def published_names(settings: DataSettings, data: PreparedData) -> ImageNames:

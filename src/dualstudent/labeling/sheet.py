@@ -41,6 +41,7 @@ class LabelSheet:
         yardstick: by which trust was measured.
         unreadable: own images without a row.
         broken: how many images of a published data set could not be read.
+        copies: of images that were held out; they took no part in the run.
     """
 
     unlabeled: int
@@ -49,6 +50,7 @@ class LabelSheet:
     yardstick: Yardstick
     unreadable: tuple[UnreadableImage, ...]
     broken: int
+    copies: int
 
     def in_words(self, output: Path) -> list[str]:
         """What is in the sheet, and what to do with it, a line each."""
@@ -59,8 +61,10 @@ class LabelSheet:
             written + trusted + (f"; {skipped:,} skipped" if skipped else ""),
             *self.yardstick.in_words(),
         ]
+        if self.copies:
+            lines.append(f"left out: {self.copies:,} unlabeled copies of images that validate")
         if self.known:
-            command = f"dualstudent train --data {shlex.quote(str(output))}"
+            command = f"dualstudent train --data {shlex.quote(str(output))} --out NEW-RUN"
             lines.append(
                 "to go on: fill in the label of the first rows, as many as you like, then "
                 + on_one_line(command)
@@ -119,9 +123,16 @@ def write_labels(
         sheet.writerows(
             ["", image.path, image.label, "", "", "", "", "", image.part] for image in names.known
         )
-    broken = len(training.data.unlabeled) - len(order)
-    trusted = int(found.trusted.sum())
-    return LabelSheet(len(order), trusted, len(names.known), yardstick, names.unreadable, broken)
+    asked = len(training.data.unlabeled)
+    return LabelSheet(
+        len(order),
+        int(found.trusted.sum()),
+        len(names.known),
+        yardstick,
+        names.unreadable,
+        broken=asked - len(order),
+        copies=0 if names.unlabeled is None else names.unlabeled - asked,
+    )
 
 
 def _opened(run: Run, progress: Progress | None) -> tuple[Training, ImageNames]:

@@ -16,6 +16,8 @@ from dualstudent.trust import (
     with_temperature,
 )
 
+FEWEST = 20  # images that must be believed before their precision is: 20 of 20 prove 86 %
+
 
 @dataclass(frozen=True)
 class Yardstick:
@@ -28,7 +30,8 @@ class Yardstick:
         wanted: the precision that trusted predictions should have, in (0, 1].
         temperature: that logits are divided by; None where it could not be measured: without
             images, or without a mistake among them.
-        threshold: the smallest trust that is good enough; None if none is.
+        threshold: the smallest trust that is good enough; None if none is, and in adaptation,
+            where the labels of the source prove nothing about the target.
     """
 
     part: Literal["validation", "source validation", "test", "nothing"]
@@ -54,13 +57,11 @@ class Yardstick:
         found = replace(said.beside(data.test_labels), stable=said.stable_for_all)
         # If all is right, every temperature is too high, and tells nothing.
         temperature = None if found.correct.all() else fit_temperature(found)
-        return cls(
-            training.recipe.data.evaluated_part,
-            len(found.labels),
-            precision,
-            temperature,
-            find_threshold(with_temperature(found, temperature or 1.0), precision),
-        )
+        part, threshold = training.recipe.data.evaluated_part, None
+        if part != "source validation":
+            calibrated = with_temperature(found, temperature or 1.0)
+            threshold = find_threshold(calibrated, precision, FEWEST)
+        return cls(part, len(found.labels), precision, temperature, threshold)
 
     def trust(self, said: Answers) -> Tensor:
         """(n,) float64 in [0, 1]: how probable the predicted classes are."""
@@ -92,12 +93,22 @@ class Yardstick:
                 "nothing, for there are neither test nor validation images to measure it on; "
                 "with ten labels a class some are held out, or add test images, and train again"
             )
+        if self.part == "source validation":
+            return (
+                "nothing, for labels of the source prove nothing about the target; put some "
+                "labeled images into its folder test, and train again"
+            )
         if self.threshold is None:
-            return f"nothing: on {where} no trust gives a precision of {100 * self.wanted:g} %"
+            return (
+                f"nothing: on {where} there are no {FEWEST} or more that are stable for all "
+                f"students, agreed upon, and right in {100 * self.wanted:g} % of the cases"
+            )
         right, believed = self.threshold.right, self.threshold.believed
-        why = ", there being no validation part" if self.part == "test" else ""
+        spent = ""
+        if self.part == "test":
+            spent = "; a model trained with these predictions must be measured on other images"
         return (
             f"stable for all students, who agree, and a trust of {self.threshold.trust:.4f} or "
-            f"more; chosen and measured on {where}{why}: {right:,} of {believed:,} right; "
-            f"with 95 % confidence at least {100 * self.threshold.at_least:.1f} %"
+            f"more; chosen and measured on {where}: {right:,} of {believed:,} right, so with 95 % "
+            f"confidence about {100 * self.threshold.at_least:.1f} % or more{spent}"
         )

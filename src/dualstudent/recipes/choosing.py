@@ -46,16 +46,19 @@ def choose_recipe(check: DataCheck, cuda: bool, wanted: Mapping[str, Any] | None
     wanted = dict(wanted or {})
     data, reasons = _data(check, cuda, wanted.get("data", {}))
     held_out = sum(share_of_class(count, data["validation"]) for count in check.labeled.values())
-    labeled = sum(check.labeled.values()) - held_out
+    labeled, unlabeled = sum(check.labeled.values()) - held_out, check.unlabeled
+    if data["validation"]:  # copies of what is held out do not train, and any image may be
+        labeled -= check.labeled_copies
+        unlabeled = unlabeled and max(1, unlabeled - check.unlabeled_copies)
     network, why_network = _network(data["channels"], data["image_size"], cuda)
-    batch, per_epoch = _batch(labeled, check.unlabeled, wanted.get("batch", {}))
+    batch, per_epoch = _batch(labeled, unlabeled, wanted.get("batch", {}))
     default = max(_FEWEST_EPOCHS, round(_STEPS["cuda" if cuda else "cpu"] / per_epoch))
     epochs = wanted.get("schedule", {}).get("epochs", default)
     reasons |= {
         "network.name": why_network,
         "method.name": "two networks teach each other; 'dualstudent methods' lists others",
         "batch.labeled": _about_labeled(batch["labeled"], labeled),
-        "batch.size": _about_unlabeled(batch, check.unlabeled),
+        "batch.size": _about_unlabeled(batch, unlabeled),
         "schedule.epochs": f"of {per_epoch:,} steps each, {epochs * per_epoch:,} in all",
         "augmentation.translate": "views are shifted by up to a twelfth of the image",
         "augmentation.flip": "a mirrored digit or letter is another one; for photos of things "

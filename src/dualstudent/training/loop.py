@@ -52,7 +52,8 @@ def train(
     with followers(recipe, folder):
         training = Training(recipe, data)
         run = Run.create(folder, training.recipe, training.data)
-        _Loop(training, run, observer).run_to_end()
+        with run.reserved():
+            _Loop(training, run, observer).run_to_end()
     return run
 
 
@@ -64,9 +65,8 @@ def resume(
     if run.result.is_file():
         return run
     recipe = run.read_recipe()
-    with followers(recipe, run.folder):
-        training = Training(recipe, data)
-        run.check_same_data(training.data)
+    with run.reserved(), followers(recipe, run.folder):
+        training = Training(recipe, data, run.check_same_data)
         loop = _Loop(training, run, observer)
         loop.restore()
         loop.run_to_end()

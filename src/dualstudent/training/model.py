@@ -69,9 +69,11 @@ def load_trained(
     run.read_result()  # refuses a run that has not finished
     recipe = run.read_recipe()
     device = device or recipe.device.model_copy(update={"processes": 1})
-    training = Training(recipe.model_copy(update={"device": device}), data)
+    here = recipe.model_copy(update={"device": device})
     if data is not None or recipe.data.path is not None:  # these are changed at will
-        run.check_same_data(training.data)
+        training = Training(here, data, run.check_same_data)
+    else:
+        training = Training(here)
     tensors, _ = read_model(run)
     load_weights(run, training.method, tensors)
     return training

@@ -1,7 +1,10 @@
 """A run's folder: all that it made, enough to continue it exactly."""
 
+import fcntl
 import json
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -141,13 +144,30 @@ class Run:
         except (OSError, ValueError) as error:
             raise UserError(f"{self.metrics}: cannot be read ({error})") from error
 
+    @contextmanager
+    def reserved(self) -> Iterator[None]:
+        """Keep other processes from training the run at the same time.
+
+        Raises:
+            UserError: if one does.
+        """
+        with self.about.open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with the process
+            except BlockingIOError as error:
+                raise UserError(
+                    f"{self.folder} is being trained by another process; wait for it, or stop it"
+                ) from error
+            yield
+
     def read_result(self) -> dict[str, Any]:
         """The figures of a finished run."""
         if not self.result.is_file():
-            raise UserError(
-                f"{self.folder} has not finished; "
-                f"continue it with 'dualstudent resume {self.folder}'"
-            )
+            with self.reserved():  # says so if it is still on its way
+                raise UserError(
+                    f"{self.folder} has not finished; "
+                    f"continue it with 'dualstudent resume {self.folder}'"
+                )
         result = _read_object(self.result)
         if not result.keys() >= _RESULT:
             raise UserError(f"{self.result}: is not a result of this version of dualstudent")

@@ -1,5 +1,7 @@
 """All that a recipe stands for, ready to take steps."""
 
+from collections.abc import Callable
+
 import torch
 from torch import nn
 from torch.optim import SGD
@@ -25,6 +27,7 @@ class Training:
         recipe: what to build.
         data: what to learn from, instead of what ``recipe.data`` names. Its perturbations are its
             own: ``recipe.augmentation`` and ``recipe.normalisation`` are not looked at.
+        check: is shown the data before anything is built for them, and may refuse them.
 
     Raises:
         UserError: if data and recipe do not fit together; nothing has been written by then.
@@ -36,7 +39,12 @@ class Training:
         [2.3, 2.4]
     """
 
-    def __init__(self, recipe: Recipe, data: PreparedData | None = None) -> None:
+    def __init__(
+        self,
+        recipe: Recipe,
+        data: PreparedData | None = None,
+        check: Callable[[PreparedData], None] = lambda data: None,
+    ) -> None:
         if data is not None:  # a recipe must not name data that the run never saw
             recipe = recipe.model_copy(update={"data": DataSettings()})
         _check_can_be_shared(recipe, handed_over=data is not None)
@@ -45,6 +53,7 @@ class Training:
         self.data = data or prepare(
             recipe.data, recipe.seed, recipe.augmentation, recipe.normalisation
         )
+        check(self.data)
         self.method = build_method(recipe, self.data)
         device = self.fabric.device
         self._batches = Batches(

@@ -33,7 +33,7 @@ class Threshold:
         return lower_bound(self.right, self.believed)
 
 
-def find_threshold(predicted: PredictedSet, precision: float) -> Threshold | None:
+def find_threshold(predicted: PredictedSet, precision: float, fewest: int = 1) -> Threshold | None:
     """The smallest trust from which on predictions are right often enough.
 
     Only those that are stable, and on which the students agree, are believed at all. Equal
@@ -42,6 +42,7 @@ def find_threshold(predicted: PredictedSet, precision: float) -> Threshold | Non
     Args:
         predicted: of samples that trained nothing; ``stable`` by whatever is to be believed.
         precision: the share of right ones that is wanted, in (0, 1].
+        fewest: how many predictions must be believed for their share to tell anything.
 
     Returns:
         None if no trust is enough.
@@ -57,7 +58,7 @@ def find_threshold(predicted: PredictedSet, precision: float) -> Threshold | Non
     believed = place.bincount(minlength=len(trust)).cumsum(0)
     correct = predicted.correct[candidates].double()
     right = place.bincount(correct, minlength=len(trust)).cumsum(0)
-    enough = (right / believed >= precision).nonzero()
+    enough = ((right / believed >= precision) & (believed >= fewest)).nonzero()
     if len(enough) == 0:
         return None
     last = int(enough[-1])
