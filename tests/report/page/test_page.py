@@ -98,3 +98,12 @@ def test_a_run_that_was_not_evaluated_says_so_and_shows_its_losses(evidence: Evi
 
 def test_equal_evidence_gives_equal_bytes(evidence: Evidence) -> None:
     assert rendered([evidence]) == rendered([evidence])
+
+
+def test_every_run_has_a_colour_of_the_style_sheet(evidence: Evidence) -> None:
+    runs = [replace(evidence, name=str(number)) for number in range(10)]
+    text = rendered(runs)
+    used = set(re.findall(r'class="(?:[^"]* )?(c\d+)[ "]', text))
+    assert used == set(re.findall(r"\.(c\d+) {", text)) == {f"c{number}" for number in range(8)}
+    marks = re.findall(r'<circle class="mark (c\d+)"', text)
+    assert marks[:10] == [f"c{number % 8}" for number in range(10)]
