@@ -113,7 +113,7 @@ def test_it_begins_with_how_often_the_network_in_use_is_right(evidence: Evidence
     assert lead in page.texts["p"]
     assert (
         "An answer is stable if it is the same after a small change of the image, and confident. "
-        "predict and export use student1."
+        "The commands predict and export use student1."
     ) in page.texts["p"]
     assert page.texts["dt"][:3] == ["test error", "stable answers", "right where stable"]
 

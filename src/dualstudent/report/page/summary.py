@@ -82,7 +82,7 @@ def in_use(runs: Sequence[Evidence]) -> str:
         for run in runs
         if run.verdict and len(run.result["networks"]) > 1
     ]
-    return f"predict and export use {', '.join(chosen)}." if chosen else ""
+    return f"The commands predict and export use {', '.join(chosen)}." if chosen else ""
 
 
 def facts(run: Evidence) -> Iterator[Fact]:
