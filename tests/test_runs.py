@@ -1,6 +1,7 @@
 """Every run leaves a page at its end, and is finished with or without it."""
 
 from pathlib import Path
+from shutil import copytree
 
 import numpy as np
 import pytest
@@ -69,11 +70,10 @@ def test_a_page_that_cannot_be_drawn_is_a_warning(
     assert resume(run.folder).page.is_file()  # what is missing is drawn
 
 
-def test_a_finished_run_keeps_what_is_in_the_place_of_its_page(small_run: Run) -> None:
-    before = small_run.page.read_bytes()
-    small_run.page.write_text("notes of mine")
-    try:
-        resume(small_run.folder)
-        assert small_run.page.read_text() == "notes of mine"
-    finally:
-        small_run.page.write_bytes(before)
+def test_a_finished_run_keeps_what_is_in_the_place_of_its_page(
+    small_run: Run, tmp_path: Path
+) -> None:
+    run = Run(copytree(small_run.folder, tmp_path / "run"))
+    run.page.write_text("notes of mine")
+    resume(run.folder)
+    assert run.page.read_text() == "notes of mine"

@@ -16,12 +16,13 @@ from dualstudent.data.decoding import Channels
 from dualstudent.data.listing import Listing
 from dualstudent.data.prepare import OF_PUBLISHED, OWN_IMAGE_SIZE, DataSettings
 from dualstudent.errors import UserError
-from dualstudent.experiments.cost import measured_pace, roughly
+from dualstudent.experiments.cost import measured_pace
 from dualstudent.recipes.choosing import NETWORKS, Choice, choose_recipe
 from dualstudent.recipes.reading import Table, changed, merged, recipe_table, validated
 from dualstudent.recipes.schema import Recipe
 from dualstudent.report.data_check import counts_table, forecast_line, summary_line
 from dualstudent.report.line import print_line
+from dualstudent.report.tables import roughly
 from dualstudent.training.progress import progress_on
 from dualstudent.training.run import Run
 

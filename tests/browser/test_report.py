@@ -72,8 +72,10 @@ def test_what_it_shows_are_the_numbers_of_the_run(opened: Opened, small_run: Run
     by_class = shown(page.locator("table.classes tbody td:nth-of-type(2)"))
     assert by_class == [percent(value) for value in figures["class_accuracy"]]
     on_stable = shown(page.locator("table.classes tbody td:nth-of-type(3)"))
+    of_class = [int((found.stable & (found.labels == place)).sum()) for place in range(10)]
     assert on_stable == [
-        "–" if value is None else percent(value) for value in figures["stable_class_accuracy"]
+        "–" if value is None else f"{percent(value)} of {count}"
+        for value, count in zip(figures["stable_class_accuracy"], of_class, strict=True)
     ]
     marks = [stable_point(found), agreed_point(found)]
     assert shown(page.locator(".marks b")) == [
@@ -146,6 +148,11 @@ def test_the_dots_under_the_cursor_lie_where_the_axis_says(opened: Opened, small
 def test_runs_stand_side_by_side(opened: Opened, small_run: Run, other_run: Run) -> None:
     page = opened("two")
     assert shown(page.locator("h1")) == ["2 runs side by side"]
+    few, more = (run.read_result()["error"] for run in (small_run, other_run))
+    winner = min((few, small_run), (more, other_run), key=lambda pair: pair[0])[1]
+    assert shown(page.locator(".lead"))[0].startswith(
+        f"{winner.folder.name} has the lowest error: {percent(min(few, more))}, "
+    )
     boxes = [each.bounding_box() for each in page.locator("#confusion ~ .beside > div").all()]
     left, right = (box for box in boxes if box is not None)
     assert left["y"] == right["y"]

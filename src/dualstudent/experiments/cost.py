@@ -121,20 +121,6 @@ def wall_clock(seconds: Iterable[float]) -> float:
     return max(sum(of_runs) / workers, max(of_runs, default=0.0))
 
 
-def roughly(seconds: float) -> str:
-    """A duration in the unit that fits.
-
-    Example:
-        >>> roughly(7), roughly(70), roughly(9000), roughly(4e6)
-        ('7 s', '1 min', '2.5 h', '46 days')
-    """
-    if seconds < 60:
-        return f"{max(seconds, 1):.0f} s"
-    if seconds < 5400:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.0f} days"
-
-
 def _built(recipe: Recipe) -> tuple[Method, list[SGD]]:
     """The method in front of random images, and an optimizer for each student."""
     method = build_method(recipe, _stand_in(recipe)).to(_device()).train()

@@ -6,11 +6,12 @@ from typing import get_args
 from rich.console import Console
 from rich.table import Column, Table
 
-from dualstudent.experiments.cost import Stopwatch, roughly, steps_of, wall_clock
+from dualstudent.experiments.cost import Stopwatch, steps_of, wall_clock
 from dualstudent.experiments.plan import plan
 from dualstudent.experiments.reading import experiment_names, load_experiment
 from dualstudent.experiments.schema import BudgetName
 from dualstudent.recipes.schema import Recipe
+from dualstudent.report.tables import roughly
 from dualstudent.training.progress import progress_on
 
 _NUMBERS = ("runs", "steps", "about")

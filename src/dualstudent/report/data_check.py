@@ -6,8 +6,8 @@ from rich.text import Text
 from dualstudent.data.check import DataCheck, Finding
 from dualstudent.data.prepare import OWN_IMAGE_SIZE
 from dualstudent.errors import on_one_line
-from dualstudent.experiments.cost import roughly
 from dualstudent.recipes.schema import Recipe
+from dualstudent.report.tables import roughly
 
 _EXAMPLES = 3
 _SIZES = (32, 64, 128, 224)

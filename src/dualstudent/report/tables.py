@@ -53,6 +53,20 @@ def duration(seconds: float) -> str:
     return str(timedelta(seconds=round(seconds)))
 
 
+def roughly(seconds: float) -> str:
+    """A duration in the unit that fits.
+
+    Example:
+        >>> roughly(7), roughly(70), roughly(9000), roughly(4e6)
+        ('7 s', '1 min', '2.5 h', '46 days')
+    """
+    if seconds < 60:
+        return f"{max(seconds, 1):.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.0f} days"
+
+
 def methods_table() -> Table:
     """Name and summary of every method."""
     table = Table(box=None, show_header=False)

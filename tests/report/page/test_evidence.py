@@ -1,12 +1,15 @@
 """Real runs: what may stand side by side, and what is refused."""
 
+import json
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
 from dualstudent import Run, UserError
 from dualstudent.report.page.evidence import gather
 from dualstudent.training.loop import train
+from tests.test_runs import MLP, vectors
 from tests.training.small import small_recipe
 
 
@@ -53,3 +56,27 @@ def test_a_run_that_never_finished_is_refused_before_anything_is_looked_at(
         (unfinished / name).write_bytes((small_run.folder / name).read_bytes())
     with pytest.raises(UserError, match="has not finished; continue it with"):
         gather([small_run, Run.open(unfinished)])
+
+
+def test_a_run_that_was_not_evaluated_stands_beside_no_other(
+    small_run: Run, tmp_path: Path
+) -> None:
+    data = vectors(tested=False)
+    blind = train(MLP, tmp_path / "blind", data=data)
+    with pytest.raises(
+        UserError, match=r"small and .*blind cannot .*: \S*/blind was not evaluated;"
+    ):
+        gather([small_run, blind], [None, data])
+
+
+def test_a_damaged_run_is_refused_before_anything_is_looked_at(
+    small_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("dualstudent.report.page.evidence.load_trained")
+    run = Run(copytree(small_run.folder, tmp_path / "run"))
+    run.result.write_text(json.dumps(run.read_result() | {"networks": {}}))
+    with pytest.raises(UserError, match=r"result\.json: its networks are not .* of metrics\.jsonl"):
+        gather([run])
+    run.metrics.write_text("")
+    with pytest.raises(UserError, match=r"metrics\.jsonl: holds no epoch; bring it back"):
+        gather([run])

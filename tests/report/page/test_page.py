@@ -96,5 +96,57 @@ def test_a_run_that_was_not_evaluated_says_so_and_shows_its_losses(evidence: Evi
     assert not page.of("img")
 
 
+def test_sections_come_in_the_order_of_their_use_and_the_navigation_keeps_it(text: str) -> None:
+    page = Page(text)
+    sections = ["result", "trust", "classes", "confusion", "images", "learning", "recipe"]
+    assert [heading.get("id") for heading in page.of("h2")] == sections
+    links = [link["href"] for link in page.of("a")]
+    assert links == ["#main", *(f"#{section}" for section in sections)]
+
+
+def test_it_begins_with_how_often_the_network_in_use_is_right(evidence: Evidence) -> None:
+    page = Page(rendered([evidence]).replace("\xa0", " "))
+    lead = (
+        "Of the 80 test images student1 answers 87.66 % right. 81.50 % of its answers are stable; "
+        "of those 97.25 % are right."
+    )
+    assert lead in page.texts["p"]
+    assert (
+        "An answer is stable if it is the same after a small change of the image, and confident. "
+        "The commands predict and export use student1."
+    ) in page.texts["p"]
+    assert page.texts["dt"][:3] == ["test error", "stable answers", "right where stable"]
+
+
+@pytest.mark.parametrize(
+    ("errors", "lead"),
+    [
+        ((8.85, 8.10), "two has the lowest error: 8.10 %, 0.75 points below one, which so few"),
+        ((8.85, 2.0), "two has the lowest error: 2.00 %, 6.85 points below one. All were"),
+        ((9.0, 30.0, 15.0), "one has the lowest error: 9.00 %, 6.00 points below three. All were"),
+        ((5.0, 5.0), "one and two have the same error on the same 80 test images: 5.00 %."),
+    ],
+)
+def test_side_by_side_it_begins_with_the_best(
+    evidence: Evidence, errors: tuple[float, ...], lead: str
+) -> None:
+    runs = [
+        replace(evidence, name=name, result=evidence.result | {"error": error})
+        for name, error in zip(("one", "two", "three"), errors, strict=False)
+    ]
+    assert any(
+        text.replace("\xa0", " ").startswith(lead) for text in Page(rendered(runs)).texts["p"]
+    )
+
+
 def test_equal_evidence_gives_equal_bytes(evidence: Evidence) -> None:
     assert rendered([evidence]) == rendered([evidence])
+
+
+def test_every_run_has_a_colour_of_the_style_sheet(evidence: Evidence) -> None:
+    runs = [replace(evidence, name=str(number)) for number in range(10)]
+    text = rendered(runs)
+    used = set(re.findall(r'class="(?:[^"]* )?(c\d+)[ "]', text))
+    assert used == set(re.findall(r"\.(c\d+) {", text)) == {f"c{number}" for number in range(8)}
+    marks = re.findall(r'<circle class="mark (c\d+)"', text)
+    assert marks[:10] == [f"c{number % 8}" for number in range(10)]

@@ -48,6 +48,8 @@ def test_it_is_what_trust_says_and_a_temperature_only_if_asked_for() -> None:
     expected = expected_calibration_error(with_temperature(predicted, temperature))
     assert tempered.tempered.error == expected
     assert plain.stable.coverage == predicted.stable.sum().item() / 500
+    stable = predicted.labels[predicted.stable].tolist()
+    assert plain.stable_counts == [stable.count(label) for label in range(3)]
 
 
 def test_a_set_without_mistakes_has_no_temperature() -> None:

@@ -44,7 +44,8 @@ def test_a_page_is_written_and_replaced_but_nothing_else_is(
     code, _, messages = report(small_run.folder, "-o", "mine.html")
     assert code == 2
     assert messages == (
-        "error: mine.html already exists and is no page of dualstudent; choose another -o\n"
+        "error: mine.html already exists and is no page of dualstudent; "
+        "choose another -o FILE, or remove it first\n"
     )
     assert Path("mine.html").read_text() == "<html>my own</html>"
     assert sorted(path.name for path in Path().iterdir()) == ["mine.html", "page.html"]
@@ -54,8 +55,8 @@ def test_a_page_is_written_and_replaced_but_nothing_else_is(
     ("output", "message"),
     [
         ((), "a page about several runs needs a place: give -o FILE.html"),
-        (("-o", "."), ". already exists and is no page of dualstudent; choose another -o"),
-        (("-o", "no/where/x.html"), "no/where is not a folder; choose another -o"),
+        (("-o", "."), ". is a folder; give a file, for example report.html"),
+        (("-o", "no/where/x.html"), "no/where/x.html: there is no folder no/where; make it first"),
     ],
 )
 def test_a_wrong_place_is_refused_before_anything_is_looked_at(
@@ -68,6 +69,16 @@ def test_a_wrong_place_is_refused_before_anything_is_looked_at(
     monkeypatch.delattr("dualstudent.report.page.writing.gather")
     assert report(small_run.folder, small_run.folder, *output) == (2, "", f"error: {message}\n")
     assert not list(Path().iterdir())
+
+
+def test_a_link_that_leads_nowhere_stays(report: Command, small_run: Run) -> None:
+    link = Path("link.html")
+    link.symlink_to("not-mounted/page.html")
+    code, _, messages = report(small_run.folder, "-o", link)
+    assert code == 2
+    assert messages.startswith("error: link.html already exists and is no page of dualstudent;")
+    assert link.is_symlink()
+    assert list(Path().iterdir()) == [link]
 
 
 def test_a_run_of_another_version_is_refused(report: Command, small_run: Run) -> None:

@@ -64,11 +64,12 @@ def sentences(run: Evidence) -> Iterator[str]:
 
 def remark(run: Evidence) -> str:
     """Why there is no temperature, if there can be none."""
-    if run.part != "test":
+    if run.part != "test" or run.verdict is None:
         return ""
     return (
         "No temperature was fitted: there is no validation part, and on the test set it would make "
-        "the calibration error too good."
+        "the calibration error too good. (dualstudent label does fit one there, for its trust in "
+        f"unlabeled {run.verdict.noun}, and says so.)"
     )
 
 

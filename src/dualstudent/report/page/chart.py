@@ -97,7 +97,7 @@ class Series:
     @property
     def style(self) -> str:
         """Its classes in the style sheet."""
-        return f"c{self.colour % COLOURS} d{self.dash % 4}"
+        return f"{_class_of(self.colour)} d{self.dash % 4}"
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,6 @@ class Bar:
     left: float
     right: float
     height: float
-    colour: int = 0
 
 
 @dataclass(frozen=True)
@@ -118,6 +117,11 @@ class Mark:
     name: str
     colour: int = 0
     shape: Shape = "circle"
+
+    @property
+    def style(self) -> str:
+        """Its class in the style sheet."""
+        return _class_of(self.colour)
 
 
 @dataclass(frozen=True)
@@ -183,6 +187,10 @@ def thinned(rows: Sequence[T], most: int = 200) -> list[T]:
     if len(rows) <= most:
         return list(rows)
     return [rows[round(i * (len(rows) - 1) / (most - 1))] for i in range(most)]
+
+
+def _class_of(colour: int) -> str:
+    return f"c{colour % COLOURS}"
 
 
 def _round_step(span: float) -> float:

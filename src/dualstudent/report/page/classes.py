@@ -17,12 +17,14 @@ class ClassRow:
         count: how many samples are truly of it.
         everywhere: accuracy on all of them.
         stable: accuracy on those that are stable.
+        stable_counts: how many those are.
     """
 
     name: str
     count: int
     everywhere: list[float | None]
     stable: list[float | None]
+    stable_counts: list[int]
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ def class_table(runs: Sequence[Evidence]) -> ClassTable:
             counts[place],
             [run.figures["class_accuracy"][place] for run in runs],
             [run.figures["stable_class_accuracy"][place] for run in runs],
+            [run.verdict.stable_counts[place] for run in runs if run.verdict],
         )
         for place, name in enumerate(first.classes)
     ]

@@ -62,11 +62,11 @@ def gather(runs: Sequence[Run], data: Sequence[PreparedData | None] = ()) -> lis
         data: what each was handed over, in the order of ``runs``; default: nothing.
 
     Raises:
-        UserError: if a run has not finished, if its data have changed since or were handed over,
-            or if two runs were evaluated on different samples.
+        UserError: if a run has not finished or is damaged, if its data have changed since or were
+            handed over, or if two runs were evaluated on different samples.
     """
-    for run in runs:
-        run.read_result()  # refuses one that has not finished before others are looked at
+    for run in runs:  # refuses one that has not finished before others are looked at
+        _check_is_whole(run)
     pictures = _PICTURES if len(runs) == 1 else _PICTURES_BESIDE_OTHERS
     found: list[Evidence] = []
     tests: list[_TestSet] = []
@@ -85,21 +85,43 @@ class _TestSet:
 
     run: Run
     fingerprint: str
+    samples: int
     description: str
 
     @classmethod
     def of(cls, run: Run, data: PreparedData) -> "_TestSet":
         shape = " × ".join(map(str, data.test.shape))
         count, classes = len(data.test_labels), len(data.classes)
-        return cls(run, data.test_fingerprint(), f"{count:,} of {shape} in {classes} classes")
+        return cls(
+            run, data.test_fingerprint(), count, f"{count:,} of {shape} in {classes} classes"
+        )
 
     def check_same_as(self, other: "_TestSet") -> None:
-        if self.fingerprint != other.fingerprint:
-            raise UserError(
-                f"{self.run.folder} and {other.run.folder} cannot be compared: they were not "
-                f"evaluated on the same samples ({self.description}; {other.description}); "
-                "compare runs with the same test set"
-            )
+        if self.fingerprint == other.fingerprint:
+            return
+        compared = f"{self.run.folder} and {other.run.folder} cannot be compared"
+        for each in (self, other):
+            if each.samples == 0:
+                raise UserError(
+                    f"{compared}: {each.run.folder} was not evaluated; "
+                    "compare runs with the same test set"
+                )
+        raise UserError(
+            f"{compared}: they were not evaluated on the same samples "
+            f"({self.description}; {other.description}); compare runs with the same test set"
+        )
+
+
+def _check_is_whole(run: Run) -> None:
+    """Refuse a finished run whose files do not hold what charts are drawn of."""
+    result, metrics = run.read_result(), run.read_metrics()
+    if not metrics:
+        raise UserError(f"{run.metrics}: holds no epoch; bring it back from a copy, or train again")
+    if metrics[-1].get("test") != result["networks"]:
+        raise UserError(
+            f"{run.result}: its networks are not those at the end of {run.metrics.name}; "
+            "bring both back from a copy, or train again"
+        )
 
 
 def _of_one(run: Run, name: str, training: Training, pictures: int) -> Evidence:

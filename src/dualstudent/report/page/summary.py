@@ -1,7 +1,8 @@
 """The result of runs in a few figures and plain words."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import sqrt
 
 from dualstudent.report.page.evidence import Evidence
 from dualstudent.report.page.numbers import percent
@@ -36,12 +37,52 @@ def lead(run: Evidence) -> str:
             "This run was not evaluated: there were neither test samples nor labels to validate "
             "on. So this page has its losses and its recipe, but nothing about how good it is."
         )
-    stable, accuracy = run.figures["stable_share"], run.figures["stable_accuracy"]
-    those = "" if accuracy is None else f"; among those it is right in {percent(accuracy)}"
+    figures = run.figures
+    right, stable = figures["stable_accuracy"], percent(figures["stable_share"])
+    those = "" if right is None else f"; of those {percent(right)} are right"
     return (
-        f"Of the {verdict.samples:,} {run.part} {verdict.noun} it is sure of {percent(stable)}"
-        f"{those}."
+        f"Of the {verdict.samples:,} {run.part} {verdict.noun} {verdict.network} answers "
+        f"{percent(100 - figures['error'])} right. {stable} of its answers are stable{those}."
     )
+
+
+def conclusion(runs: Sequence[Evidence]) -> str:
+    """Which of several runs is the best, and whether that could be chance.
+
+    Chance is what moves the difference of two errors by one standard error, each of them a share of
+    as many samples.
+    """
+    best, second = sorted(runs, key=lambda run: run.result["error"])[:2]
+    assert best.verdict is not None
+    low, high = best.result["error"], second.result["error"]
+    tested = f"the same {best.verdict.samples:,} {best.part} {best.verdict.noun}"
+    if low == high:
+        return f"{best.name} and {second.name} have the same error on {tested}: {percent(low)}."
+    deviation = sqrt(sum(error * (100 - error) for error in (low, high)) / best.verdict.samples)
+    chance = f", which so few {best.verdict.noun} cannot tell from chance"
+    return (
+        f"{best.name} has the lowest error: {percent(low)}, {high - low:.2f} points below "
+        f"{second.name}{chance if high - low < deviation else ''}. All were evaluated on {tested}."
+    )
+
+
+def stable_means(run: Evidence) -> str:
+    """What a stable answer is."""
+    assert run.verdict is not None
+    return (
+        "An answer is stable if it is the same after a small change of the "
+        f"{run.verdict.noun.removesuffix('s')}, and confident."
+    )
+
+
+def in_use(runs: Sequence[Evidence]) -> str:
+    """Which of their networks the commands take; nothing if there is no choice."""
+    chosen = [
+        run.verdict.network if len(runs) == 1 else f"{run.verdict.network} of {run.name}"
+        for run in runs
+        if run.verdict and len(run.result["networks"]) > 1
+    ]
+    return f"The commands predict and export use {', '.join(chosen)}." if chosen else ""
 
 
 def facts(run: Evidence) -> Iterator[Fact]:
@@ -51,10 +92,10 @@ def facts(run: Evidence) -> Iterator[Fact]:
     names = " and ".join(verdict.headline)
     mean = f"mean of {names}" if len(verdict.headline) > 1 else names
     yield Fact(f"{run.part} error", percent(run.result["error"]), f"{mean}, last epoch")
-    yield Fact("sure of", percent(figures["stable_share"]), f"stable answers of {verdict.network}")
+    yield Fact("stable answers", percent(figures["stable_share"]), f"of {verdict.network}")
     accuracy = figures["stable_accuracy"]
     yield Fact(
-        "right where sure",
+        "right where stable",
         "–" if accuracy is None else percent(accuracy),
         f"against {percent(100 - figures['error'])} of all",
     )

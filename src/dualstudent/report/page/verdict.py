@@ -54,6 +54,7 @@ class Verdict:
         samples: how many were looked at.
         unreadable: how many of the set could not be.
         matrix: (C, C), of :func:`~dualstudent.trust.confusion_matrix`.
+        stable_counts: of each class, how many samples truly of it are stable.
         calibration: as the network is.
         temperature: fitted on these samples; None if that would be dishonest, or says nothing.
         tempered: the calibration with it; None without.
@@ -69,6 +70,7 @@ class Verdict:
     samples: int
     unreadable: int
     matrix: Tensor
+    stable_counts: list[int]
     calibration: Calibration
     temperature: float | None
     tempered: Calibration | None
@@ -106,6 +108,7 @@ def judged(
         len(predicted.labels),
         len(data.test_labels) - len(predicted.labels),
         confusion_matrix(predicted),
+        predicted.labels[predicted.stable].bincount(minlength=len(data.classes)).tolist(),
         Calibration.of(predicted),
         temperature,
         Calibration.of(with_temperature(predicted, temperature)) if temperature else None,

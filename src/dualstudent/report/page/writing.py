@@ -1,15 +1,15 @@
 """Where pages go: at once or not at all, and never over something that is not ours."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from dualstudent.data.files import is_there
 from dualstudent.data.prepared import PreparedData
 from dualstudent.errors import UserError
 from dualstudent.report.page.evidence import gather
 from dualstudent.report.page.page import GENERATOR, rendered
 from dualstudent.training.run import Run
-from dualstudent.writing import replaced_at_once
+from dualstudent.writing import check_is_free, replaced_at_once
 
 _BEGINNING = 1024  # bytes, in which a page says what made it
 
@@ -48,10 +48,16 @@ def write_report(
 
 
 def _check_is_free(path: Path) -> None:
-    if not path.parent.is_dir():
-        raise UserError(f"{path.parent} is not a folder; choose another -o")
-    if is_there(path) and not _is_ours(path):
-        raise UserError(f"{path} already exists and is no page of dualstudent; choose another -o")
+    if _is_ours(path):
+        return
+    if path.is_dir():
+        raise UserError(f"{path} is a folder; give a file, for example {path / 'report.html'}")
+    if os.path.lexists(path):  # also a link that leads nowhere is somebody's
+        raise UserError(
+            f"{path} already exists and is no page of dualstudent; choose another -o FILE, "
+            "or remove it first"
+        )
+    check_is_free(path)
 
 
 def _is_ours(path: Path) -> bool:
