@@ -39,5 +39,5 @@ def test_what_is_not_there_and_what_does_not_fit(data: Path, tmp_path: Path) -> 
         list_images(data, tmp_path / "none")
     with pytest.raises(UserError, match=r"1\.png: is not a folder; adaptation"):
         list_images(data, data / "a/1.png")
-    with pytest.raises(UserError, match=r"1\.png: is not a table"):
+    with pytest.raises(UserError, match=r"1\.png: is neither Parquet nor UTF-8 text"):
         list_images(data / "a/1.png")

@@ -183,7 +183,7 @@ def of_other_weights(run: Run) -> None:
     [
         (no_change, "teacher", "a", "has no network 'teacher'; use one of student1, student2"),
         (no_change, None, "run/recipe.toml", "recipe.toml already exists; choose another -o"),
-        (no_change, None, "run", "run already exists; choose another -o"),
+        (no_change, None, "run", "run is a folder; give a file in it"),
         (no_change, None, "no/where", "there is no folder .*no; make it first"),
         (never_finished, None, "a", "has not finished; continue it with 'dualstudent resume"),
         (of_another_version, None, "a", "has format 1, this version of dualstudent reads"),

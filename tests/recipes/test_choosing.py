@@ -147,11 +147,7 @@ def test_views_are_not_mirrored_and_labels_do_not_drown() -> None:
 
 
 def test_copies_of_what_may_be_held_out_are_not_counted_on() -> None:
-    few: dict[str, Any] = {
-        "labeled": {"cat": 12, "dog": 12},
-        "unlabeled": 66,
-        "unlabeled_copies": 24,
-    }
+    few: dict[str, Any] = {"labeled": {"cat": 12, "dog": 12}, "unlabeled": 66}
     batch = chosen(**few, labeled_copies=2, unlabeled_copies=24).batch
     assert (batch.labeled, batch.size - batch.labeled) == (24 - 4 - 2, 66 - 24)
     tested = chosen(**few, unlabeled_copies=24, test={"cat": 5, "dog": 5}).batch

@@ -21,6 +21,18 @@ def test_the_curve_against_numpy_threshold_by_threshold() -> None:
         assert found.accuracy == pytest.approx(right[believed].mean())
 
 
+def test_the_steadiest_can_come_first_instead_against_numpy() -> None:
+    predicted = made()
+    right = predicted.probabilities.numpy().argmax(axis=1) == predicted.labels.numpy()
+    moved = torch.arange(len(right)).flip(0) // 3  # three of each: believed together
+    curve = coverage_curve(predicted, moved.double())
+    for found, threshold in zip(curve, sorted(set(moved.tolist())), strict=True):
+        believed = moved.numpy() <= threshold
+        assert found.threshold is None
+        assert found.coverage == pytest.approx(believed.mean())
+        assert found.accuracy == pytest.approx(right[believed].mean())
+
+
 def test_the_order_of_the_samples_does_not_matter() -> None:
     predicted = made()
     back = torch.arange(len(predicted.labels) - 1, -1, -1)

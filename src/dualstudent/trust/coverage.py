@@ -23,10 +23,17 @@ class CoveragePoint:
     threshold: float | None = None
 
 
-def coverage_curve(predicted: PredictedSet) -> list[CoveragePoint]:
+def coverage_curve(
+    predicted: PredictedSet, instability: Tensor | None = None
+) -> list[CoveragePoint]:
     """One point for each confidence that occurs, from the surest samples alone to all of them.
 
     Samples of equal confidence are believed together: their order in the set must not matter.
+
+    Args:
+        predicted: N samples.
+        instability: (N,) of Eq. 4; if given, it decides instead of confidence, from the samples
+            whose answer a small change moves least.
 
     Example:
         >>> import torch
@@ -36,12 +43,13 @@ def coverage_curve(predicted: PredictedSet) -> list[CoveragePoint]:
         >>> [(round(each.coverage, 2), round(each.accuracy, 2)) for each in curve]
         [(0.67, 1.0), (1.0, 0.67)]
     """
-    thresholds, place = torch.unique(-predicted.confidence, return_inverse=True)
+    doubt = -predicted.confidence if instability is None else instability
+    thresholds, place = torch.unique(doubt, return_inverse=True)
     believed = place.bincount().cumsum(0)
     right = place.bincount(predicted.correct.double()).cumsum(0)
     total = len(predicted.labels)
     return [
-        CoveragePoint(count / total, good / count, -threshold)
+        CoveragePoint(count / total, good / count, -threshold if instability is None else None)
         for count, good, threshold in zip(
             believed.tolist(), right.tolist(), thresholds.tolist(), strict=True
         )

@@ -12,10 +12,11 @@ from dualstudent.trust import CoveragePoint
 def coverage_chart(runs: Sequence[Evidence]) -> Chart:
     """Accuracy against the share that is believed, with the stable and the agreed point."""
     verdicts = [run.verdict for run in runs if run.verdict]
-    rows = [Row(percent, f"the surest {percent} %") for percent in range(1, 101)]
+    rows = [Row(percent, f"the first {percent} %") for percent in range(1, 101)]
     lines = [
-        Series("accuracy" if len(runs) == 1 else run.name, _points(verdict), colour=place)
+        line
         for place, (run, verdict) in enumerate(zip(runs, verdicts, strict=True))
+        for line in _lines(place, verdict, "" if len(runs) == 1 else f"{run.name}: ")
     ]
     marks = [
         mark
@@ -29,9 +30,10 @@ def coverage_chart(runs: Sequence[Evidence]) -> Chart:
     return Chart(
         "coverage",
         "Accuracy by share believed",
-        "From left to right, more and more answers are believed, the surest first. The marks show "
-        "what comes of believing the stable ones instead, and those that are stable and on which "
-        "all students agree.",
+        "From left to right, more and more answers are believed: those with the highest confidence "
+        "first or, dashed, those that a small change of the sample moves least. The marks show "
+        "what comes of believing the stable ones, and those that are stable and on which all "
+        "students agree.",
         Axis("share believed in %", 0, 100),
         Axis("%", 10 * (lowest // 10) if lowest < 100 else 90, 100),
         rows,
@@ -58,17 +60,23 @@ def _in_words(text: str, point: CoveragePoint) -> str:
     return f"{found}; among those it is right in {percent(100 * point.accuracy)}."
 
 
-def _points(verdict: Verdict) -> list[Point | None]:
+def _lines(place: int, verdict: Verdict, prefix: str) -> Iterator[Series]:
+    surest, steadiest = f"{prefix}most confident first", f"{prefix}most stable first"
+    yield Series(surest, _points(verdict.coverage), colour=place)
+    yield Series(steadiest, _points(verdict.by_stability), colour=place, dash=1)
+
+
+def _points(curve: Sequence[CoveragePoint]) -> list[Point | None]:
     return [
-        Point(
-            number,
-            100 * point.accuracy,
-            f"{percent(100 * point.accuracy)} (confidence from {100 * point.threshold:.1f} %)",
-        )
-        if point.accuracy is not None and point.threshold is not None
-        else None
-        for number, point in enumerate(verdict.coverage, start=1)
+        None
+        if point.accuracy is None
+        else Point(number, 100 * point.accuracy, percent(100 * point.accuracy) + _from(point))
+        for number, point in enumerate(curve, start=1)
     ]
+
+
+def _from(point: CoveragePoint) -> str:
+    return "" if point.threshold is None else f" (confidence from {100 * point.threshold:.1f} %)"
 
 
 def _marks(place: int, verdict: Verdict, prefix: str) -> Iterator[Mark]:

@@ -59,6 +59,7 @@ class Verdict:
         temperature: fitted on these samples; None if that would be dishonest, or says nothing.
         tempered: the calibration with it; None without.
         coverage: a hundred points of the curve, of at least 1 %, 2 % … 100 % of the samples.
+        by_stability: the same if the samples that a small change moves least come first.
         stable: where believing the stable samples leads.
         agreed: the same for those on which all networks of the headline agree, too.
         galleries: of pictures worth a look; none for samples that are no images.
@@ -75,6 +76,7 @@ class Verdict:
     temperature: float | None
     tempered: Calibration | None
     coverage: list[CoveragePoint]
+    by_stability: list[CoveragePoint]
     stable: CoveragePoint
     agreed: CoveragePoint
     galleries: list[Gallery]
@@ -113,6 +115,7 @@ def judged(
         temperature,
         Calibration.of(with_temperature(predicted, temperature)) if temperature else None,
         _thinned(coverage_curve(predicted)),
+        _thinned(coverage_curve(predicted, answers.instability)),
         stable_point(predicted),
         agreed_point(predicted),
         shown or [],
