@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from dualstudent.cores import usable_cores
 from dualstudent.errors import UserError
 from dualstudent.interruption import Interrupted, StopRequest
 from dualstudent.recipes.schema import Recipe
@@ -51,7 +52,7 @@ def run_grid(
             raise UserError(f"{folder / name} holds a run of another recipe; use another folder")
         done[name] = recipes[name].schedule.epochs
     observer.on_start(sum(done.values()), sum(r.schedule.epochs for r in recipes.values()))
-    with StopRequest() as stop, _Workers(min(workers or os.cpu_count() or 1, len(waiting))) as pool:
+    with StopRequest() as stop, _Workers(min(workers or usable_cores(), len(waiting))) as pool:
         while waiting or pool.busy:
             while waiting and pool.idle:
                 name = waiting.pop(0)

@@ -1,4 +1,3 @@
-import os
 from pathlib import Path
 from typing import Literal
 
@@ -7,6 +6,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
+from dualstudent.cores import usable_cores
 from dualstudent.data import prepare as module
 from dualstudent.data.batches import Batches, BatchSettings
 from dualstudent.data.catalogue import load
@@ -198,7 +198,7 @@ def test_two_classes_of_imagenet_at_the_size_asked_for(tmp_path: Path) -> None:
     assert (data.train.shape, len(data.train), len(data.test)) == ((3, 224, 224), 6, 4)
     assert data.labels.tolist() == [1, 1, 1, 0, 0, 0]
     assert data.test_labels.tolist() == [1, 1, 0, 0]
-    assert data.train.workers == os.cpu_count()
+    assert data.train.workers == usable_cores()
     smaller = prepare(settings.model_copy(update={"image_size": 48, "workers": 0}), seed=0)
     assert (smaller.test.shape, smaller.test.workers) == ((3, 48, 48), 0)
     (views,) = smaller.test.views(torch.arange(4), [None])

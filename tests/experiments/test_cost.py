@@ -1,5 +1,4 @@
 import copy
-import os
 from collections.abc import Callable
 
 import pytest
@@ -103,7 +102,7 @@ def test_a_run_costs_its_steps_and_its_tests(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_runs_share_the_cores_but_none_is_divided(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(cost, "usable_cores", lambda: 2)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert cost.wall_clock([4, 4, 4, 4]) == 8
     assert cost.wall_clock([1, 10]) == 10

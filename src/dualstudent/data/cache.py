@@ -2,7 +2,6 @@
 
 import hashlib
 import math
-import os
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -13,6 +12,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dualstudent.cores import usable_cores
 from dualstudent.data.decoding import (
     Channels,
     UnreadableImage,
@@ -151,7 +151,7 @@ class _Known:
 
 def _compared(paths: Sequence[Path], known: _Known, watch: _Watch) -> list[DecodedFile | None]:
     compared: list[DecodedFile | None] = []
-    with in_threads(known.find, _pieces(paths), os.cpu_count() or 1) as results:
+    with in_threads(known.find, _pieces(paths), usable_cores()) as results:
         for found in results:
             compared += found
             watch.add(len(found))
@@ -182,7 +182,7 @@ def _assembled(
 ) -> Generator[DecodedFile, None, None]:
     """Every file in order: what is known as it was found, what is new fresh from a worker."""
     new = [path for path, file in zip(paths, found, strict=True) if file is None]
-    fitting = min(os.cpu_count() or 1, math.ceil(len(new) / _FILES_PER_PROCESS))
+    fitting = min(usable_cores(), math.ceil(len(new) / _FILES_PER_PROCESS))
     work = ((piece, kind) for piece in _pieces(new))
     reasons = []
     with in_processes(_decode_piece, work, workers or max(fitting, 1)) as results:

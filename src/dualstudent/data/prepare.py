@@ -1,6 +1,5 @@
 """From the names of data sets to what a run may see: images, and the labels it was given."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ import torch
 from pydantic import Field, field_validator, model_validator
 from torch import Tensor
 
+from dualstudent.cores import usable_cores
 from dualstudent.data.augment import Augmentation, Normalisation
 from dualstudent.data.broken import Tally
 from dualstudent.data.cache import decode_once
@@ -252,7 +252,7 @@ class _Maker:
     def _streamed(self, parts: Sequence[Images | ImageFiles]) -> Samples:
         (files,) = parts  # another data set has other classes, so nothing adapts to it
         assert isinstance(files, ImageFiles)
-        workers = (os.cpu_count() or 1) if self.workers is None else self.workers
+        workers = usable_cores() if self.workers is None else self.workers
         return FileSamples(
             files, self.size, self.augmentation, self.normalisation, workers, self.tally
         )

@@ -1,7 +1,6 @@
 """What runs will cost on this machine: steps counted, the time of one measured."""
 
 import math
-import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import torch
 from torch.optim import SGD
 
 from dualstudent.batch import Batch
+from dualstudent.cores import usable_cores
 from dualstudent.data.augment import Augmentation
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import ImageSamples
@@ -117,7 +117,7 @@ def measured_pace(recipe: Recipe) -> Pace:
 def wall_clock(seconds: Iterable[float]) -> float:
     """Of runs that share the cores, a run each, or that have the GPU one after the other."""
     of_runs = list(seconds)
-    workers = 1 if torch.cuda.is_available() else os.cpu_count() or 1
+    workers = 1 if torch.cuda.is_available() else usable_cores()
     return max(sum(of_runs) / workers, max(of_runs, default=0.0))
 
 

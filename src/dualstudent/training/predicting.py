@@ -1,7 +1,6 @@
 """What a trained model says about image files."""
 
 import csv
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dualstudent.cores import usable_cores
 from dualstudent.data.catalogue import StreamedName
 from dualstudent.data.decoding import Channels, UnreadableImage, decode, resized
 from dualstudent.data.files import is_there
@@ -89,7 +89,7 @@ class Predictor:
     def predict(self, paths: Sequence[Path]) -> Iterator[Predictions]:
         """Read and classify files, chunk by chunk, in bounded memory."""
         chunks = (paths[start : start + CHUNK] for start in range(0, len(paths), CHUNK))
-        with in_threads(self._read, chunks, min(_READERS, os.cpu_count() or 1)) as results:
+        with in_threads(self._read, chunks, min(_READERS, usable_cores())) as results:
             for number, (readable, pixels, unreadable) in enumerate(results):
                 said = self._answers(pixels, number * CHUNK)
                 yield Predictions(tuple(readable), *said, tuple(unreadable))
