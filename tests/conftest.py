@@ -1,15 +1,21 @@
 import os
+import sys
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from dualstudent import Run, train
+from dualstudent.cli import main
 from tests.training.small import small_recipe
 
 # A busy machine must not fail a test, and a failure must come back on the next run.
 settings.register_profile("reproducible", deadline=None, derandomize=True)
 settings.load_profile("reproducible")
+
+Command = Callable[..., tuple[object, str, str]]  # arguments → exit code, output, messages
 
 
 @pytest.fixture(scope="session")
@@ -24,3 +30,26 @@ def data_folder() -> Path:
 def small_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A finished run of Dual Student on real digits, to read from only."""
     return train(small_recipe(), tmp_path_factory.mktemp("runs") / "small")
+
+
+@pytest.fixture
+def at_place(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the module's fixture says, with a cache of its own."""
+    monkeypatch.chdir(place)
+    monkeypatch.setenv("DUALSTUDENT_CACHE", str(place / "cache"))
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """The program, called in this process."""
+
+    def call(*arguments: str) -> tuple[object, str, str]:
+        capsys.readouterr()
+        monkeypatch.setenv("COLUMNS", "200")
+        monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+        monkeypatch.setattr(sys, "argv", ["dualstudent", *arguments])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        return stop.value.code or 0, *capsys.readouterr()
+
+    return call

@@ -4,55 +4,28 @@ import csv
 import json
 import shutil
 import signal
-import sys
-import warnings
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from dualstudent import Observer, Run, UserError, load_recipe, resume
-from dualstudent.cli import main
 from dualstudent.interruption import Interrupted
 from dualstudent.training.loop import train
 from dualstudent.training.model import evaluate_run
 from dualstudent.training.predicting import write_predictions
+from tests.conftest import Command
 from tests.data.digit_files import HOSTILE, write_digits
 from tests.data.picture import save_picture
 from tests.html_page import Page
 from tests.training.test_resume import RaisesSignalAt, assert_equal_runs
 
 QUICK = ("--set", "schedule.epochs=3", "--set", "batch.size=64", "--set", "batch.labeled=16")
-Command = Callable[..., tuple[object, str, str]]
-
-
-def called(
-    arguments: tuple[str, ...], patch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> tuple[object, str, str]:
-    """Exit code, output, messages."""
-    capsys.readouterr()
-    patch.setenv("COLUMNS", "200")
-    patch.setattr(warnings, "showwarning", warnings.showwarning)
-    patch.setattr(sys, "argv", ["dualstudent", *arguments])
-    with pytest.raises(SystemExit) as stop:
-        main()
-    return stop.value.code or 0, *capsys.readouterr()
+pytestmark = pytest.mark.usefixtures("at_place")
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("own")
-
-
-@pytest.fixture(autouse=True)
-def at(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(place)
-    monkeypatch.setenv("DUALSTUDENT_CACHE", str(place / "cache"))
-
-
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    return lambda *arguments: called(arguments, monkeypatch, capsys)
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import csv
 import json
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -24,10 +23,11 @@ from dualstudent.labeling.order import PLANNED
 from dualstudent.training.answers import Answers, answers
 from dualstudent.training.loop import train
 from dualstudent.training.run import FORMAT
+from tests.conftest import Command
 from tests.data.digit_files import CLASSES, write_digits
 from tests.data.small_imagenet import warns_of_the_count, write_imagenet
 from tests.labeling.greedy import greedy_order
-from tests.test_own_images import StopsAtOnce, called, rows_of
+from tests.test_own_images import StopsAtOnce, rows_of
 from tests.training.test_streamed import recipe as streamed_recipe
 
 RECIPE = """
@@ -53,7 +53,7 @@ learning_rate = 0.1
 epochs = 1
 rampup_epochs = 1
 """
-Command = Callable[..., tuple[object, str, str]]
+pytestmark = pytest.mark.usefixtures("at_place")
 
 
 def train_on(data: Path, folder: Path, *changes: str) -> Run:
@@ -74,17 +74,6 @@ def run(place: Path) -> Run:
         patch.setenv("DUALSTUDENT_CACHE", str(place / "cache"))
         digits = write_digits(place / "digits", unlabeled=300, test=120)
         return train_on(digits, place / "run", "schedule.epochs=10")
-
-
-@pytest.fixture(autouse=True)
-def at(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(place)
-    monkeypatch.setenv("DUALSTUDENT_CACHE", str(place / "cache"))
-
-
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    return lambda *arguments: called(arguments, monkeypatch, capsys)
 
 
 @pytest.fixture
