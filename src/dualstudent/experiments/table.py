@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dualstudent.experiments.measures import MEASURES, chosen_on_test, headline, spread
+from dualstudent.experiments.order import order_notes
 from dualstudent.experiments.plan import Plan
 from dualstudent.experiments.schema import Cell
 from dualstudent.report.tables import duration
@@ -24,7 +25,8 @@ class ComparisonTable:
     Attributes:
         columns: the head.
         rows: one a cell of the experiment, as long as ``columns``.
-        notes: paragraphs below the table: what was made smaller, seeds, versions, time, command.
+        notes: paragraphs below the table: what was made smaller, seeds, the order of
+            the rows, versions, time, command.
     """
 
     columns: list[str]
@@ -95,6 +97,7 @@ def _notes(plan: Plan, runs: Runs, command: str) -> list[str]:
     notes = [
         f"{experiment.place} of the paper, {size}. Measured: {_mean_over(plan.seeds)}, at the "
         "last epoch, mean over the reported networks.",
+        *order_notes(plan, runs),
         "* best epoch and network by test error, as the paper's authors reported; not honest, "
         "for comparison only.",
         f"{len(results)} runs, {duration(seconds)} in all, one after the other; "
