@@ -34,7 +34,7 @@ def small_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 @pytest.fixture
 def at_place(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the module's fixture says, with a cache of its own."""
+    """Work where the module's fixture ``place`` says, with a cache of its own."""
     monkeypatch.chdir(place)
     monkeypatch.setenv("DUALSTUDENT_CACHE", str(place / "cache"))
 

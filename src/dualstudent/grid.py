@@ -34,7 +34,7 @@ def run_grid(
         recipes: name → recipe; the name becomes the run's folder below ``folder``.
         folder: of the grid.
         observer: is told how many epochs of all runs are done, as if they were steps.
-        workers: how many runs at a time; default: the number of cores.
+        workers: how many runs at a time; default: as many as there are usable cores.
 
     Returns:
         name → finished run.

@@ -6,7 +6,6 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from dualstudent.cores import usable_cores
 from dualstudent.data import prepare as module
 from dualstudent.data.batches import Batches, BatchSettings
 from dualstudent.data.catalogue import load
@@ -190,7 +189,10 @@ def test_imagenet_is_not_mixed_with_images_in_memory(tmp_path: Path) -> None:
 
 
 @warns_of_the_count
-def test_two_classes_of_imagenet_at_the_size_asked_for(tmp_path: Path) -> None:
+def test_two_classes_of_imagenet_at_the_size_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dualstudent.data.prepare.usable_cores", lambda: 3)
     folder = write_imagenet(tmp_path, train=3, val=2)
     settings = DataSettings(source="imagenet", classes=(SYNSETS[3], SYNSETS[1]), folder=folder)
 
@@ -198,7 +200,7 @@ def test_two_classes_of_imagenet_at_the_size_asked_for(tmp_path: Path) -> None:
     assert (data.train.shape, len(data.train), len(data.test)) == ((3, 224, 224), 6, 4)
     assert data.labels.tolist() == [1, 1, 1, 0, 0, 0]
     assert data.test_labels.tolist() == [1, 1, 0, 0]
-    assert data.train.workers == usable_cores()
+    assert data.train.workers == 3
     smaller = prepare(settings.model_copy(update={"image_size": 48, "workers": 0}), seed=0)
     assert (smaller.test.shape, smaller.test.workers) == ((3, 48, 48), 0)
     (views,) = smaller.test.views(torch.arange(4), [None])

@@ -4,63 +4,77 @@ from pathlib import Path
 
 import pytest
 
-from dualstudent.experiments.order import order_notes
+from dualstudent.experiments.order import order_of_rows
 from dualstudent.experiments.plan import Plan, plan
 from dualstudent.experiments.reading import load_experiment
 from dualstudent.experiments.reproduce import finished_runs
-from dualstudent.experiments.schema import Cell
+from dualstudent.experiments.schema import BudgetName, Cell
+from dualstudent.experiments.table import comparison_table
 from tests.experiments.test_table import runs_of, small_plan
 
 
-def write_errors(planned: Plan, folder: Path, errors: dict[Cell, list[float]]) -> None:
-    for cell, of_cell in errors.items():
-        runs_of(planned, cell, folder, [[{"student": error}] for error in of_cell])
+def orders(planned: Plan, folder: Path, errors: dict[tuple[str, str], list[float]]) -> list[str]:
+    """The sentences, without the one that explains their signs."""
+    for (row, column), of_cell in errors.items():
+        runs_of(planned, Cell(row, column), folder, [[{"student": error}] for error in of_cell])
+    sentences = order_of_rows(planned, finished_runs(planned, folder))
+    assert not sentences or sentences[-1].startswith("A > B: A is better than B")
+    return sentences[:-1]
 
 
 @pytest.mark.parametrize(
-    ("supervised", "both", "verdict"),
+    ("supervised", "both", "order"),
     [
-        ([11.0, 21.0], [10.0, 20.0], "both, supervised; both is ahead"),
-        ([8.0, 8.0], [5.0, 10.0], "both, supervised; ties with both: supervised"),
-        ([5.0, 10.0], [8.0, 8.0], "supervised, both; ties with supervised: both"),
+        ([11.0, 21.0], [10.0, 20.0], "both > supervised"),
+        ([8.0, 8.0], [5.0, 10.0], "both ≈ supervised"),
+        ([5.0, 10.0], [8.0, 8.0], "supervised ≈ both"),
+        ([8.0, 9.0], [8.0, 9.0], "supervised ≈ both"),
     ],
 )
-def test_rows_that_differ_less_than_the_seeds_tie(
-    supervised: list[float], both: list[float], verdict: str, tmp_path: Path
+def test_rows_that_differ_less_than_their_difference_does_tie(
+    supervised: list[float], both: list[float], order: str, tmp_path: Path
 ) -> None:
-    planned, folder = small_plan(tmp_path), tmp_path / "runs"
-    write_errors(
-        planned, folder, {Cell("supervised", "few"): supervised, Cell("both", "few"): both}
-    )
-    (note, rule) = order_notes(planned, finished_runs(planned, folder))
-    assert note == f"few, best first: {verdict}. In the paper: both, supervised."
-    assert rule.startswith("A row ties with another if")
+    planned = small_plan(tmp_path)
+    errors = {("supervised", "few"): supervised, ("both", "few"): both}
+    expected = f"By test error in %, few: {order} (in the paper, by means: both > supervised)."
+    assert orders(planned, tmp_path / "runs", errors) == [expected]
+    table = comparison_table(planned, finished_runs(planned, tmp_path / "runs"), "")
+    assert table.order[0] == expected
+    assert expected in table.to_markdown()
 
 
 def test_the_highest_accuracy_is_first(tmp_path: Path) -> None:
-    planned, folder = small_plan(tmp_path, measure="accuracy"), tmp_path / "runs"
-    errors = {Cell("supervised", "few"): [11.0, 21.0], Cell("both", "few"): [10.0, 20.0]}
-    write_errors(planned, folder, errors)
-    (note, _) = order_notes(planned, finished_runs(planned, folder))
-    assert note.startswith("few, best first: both, supervised; both is ahead.")
-    assert note.endswith("In the paper: supervised, both.")  # as if errors were accuracies
+    errors = {("supervised", "few"): [11.0, 21.0], ("both", "few"): [10.0, 20.0]}
+    (order,) = orders(small_plan(tmp_path, measure="accuracy"), tmp_path / "runs", errors)
+    assert order.startswith("By test accuracy in %, few: both > supervised (")
+    assert order.endswith("by means: supervised > both).")  # 12.5 and 10 as accuracies
 
 
-def test_one_seed_or_one_row_has_no_order(tmp_path: Path) -> None:
-    planned, folder = small_plan(tmp_path), tmp_path / "runs"
-    write_errors(planned, folder, {Cell("supervised", "few"): [11.0, 21.0]})
-    assert order_notes(planned, finished_runs(planned, folder)) == []
-    write_errors(planned, folder, {Cell("both", "few"): [11.0]})
-    assert order_notes(planned, finished_runs(planned, folder)) == []
+@pytest.mark.parametrize("both", [[], [10.0]])
+def test_a_row_without_all_seeds_is_not_compared(both: list[float], tmp_path: Path) -> None:
+    errors = {("supervised", "few"): [11.0, 21.0], ("both", "few"): both}
+    assert orders(small_plan(tmp_path), tmp_path / "runs", errors) == []
+
+
+def test_one_seed_has_no_spread(tmp_path: Path) -> None:
+    planned = plan(load_experiment("ablation"), "cpu", seeds=1)
+    errors = {(row, "1k labels"): [error] for row, error in (("MT", 4.0), ("DS", 3.0))}
+    assert orders(planned, tmp_path / "runs", errors) == []
 
 
 def test_rows_are_compared_within_their_panel(tmp_path: Path) -> None:
-    planned, folder = plan(load_experiment("ablation"), "cpu", seeds=2), tmp_path / "runs"
+    planned = plan(load_experiment("ablation"), "cpu", seeds=2)
     errors = {"MT": 4.0, "DS": 3.0, "DS + MT": 5.0, "ℒ_con": 2.0, "ℒ_cs": 1.0}
-    write_errors(planned, folder, {Cell(row, "1k labels"): [e, e] for row, e in errors.items()})
-    left, right, _ = order_notes(planned, finished_runs(planned, folder))
-    assert (
-        left == "1k labels, combined with Mean Teacher, best first: DS, MT, DS + MT; DS is ahead."
-    )
-    # The run of Dual Student is in both.
-    assert right == "1k labels, constraints, best first: ℒ_cs, ℒ_con, ℒ_con + ℒ_sta; ℒ_cs is ahead."
+    both_seeds = {(row, "1k labels"): [error, error] for row, error in errors.items()}
+    assert orders(planned, tmp_path / "runs", both_seeds) == [
+        "By test accuracy in %, 1k labels (combined with Mean Teacher): DS > MT > DS + MT.",
+        # The run of Dual Student is in both.
+        "By test accuracy in %, 1k labels (constraints): ℒ_cs > ℒ_con > ℒ_con + ℒ_sta.",
+    ]
+
+
+@pytest.mark.parametrize("budget", ["full", "cpu"])
+def test_data_sets_are_not_compared_with_each_other(budget: BudgetName, tmp_path: Path) -> None:
+    planned = plan(load_experiment("table6"), budget, seeds=2)
+    errors = {(cell.row, cell.column): [1.0, 2.0] for cell in planned.recipes}
+    assert orders(planned, tmp_path / "runs", errors) == []

@@ -32,8 +32,8 @@ def write_page(
     Args:
         path: of the page.
         experiment: what it shows.
-        table: paper and measured values, and below them what was made smaller, seeds, versions
-            and command.
+        table: paper and measured values, and below them which rows are ahead, what was made
+            smaller, seeds, versions and command.
         figures: name → figure, whose label is its caption and text alternative.
     """
     pictures = [

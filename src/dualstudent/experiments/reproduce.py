@@ -87,7 +87,9 @@ def reproduce(request: Request, console: Console) -> Path:
     folder = request.folder / experiment.name
     table = write_results(planned, finished_runs(planned, runs_folder), request.command, folder)
     console.print(_shown(table, experiment.title))
-    console.print("\n".join(table.notes), soft_wrap=True, highlight=False, markup=False)
+    console.print(
+        "\n".join([*table.order, *table.notes]), soft_wrap=True, highlight=False, markup=False
+    )
     console.print(f"Files in {folder}", soft_wrap=True)
     return folder
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dualstudent.experiments.measures import MEASURES, chosen_on_test, headline, spread
-from dualstudent.experiments.order import order_notes
+from dualstudent.experiments.order import order_of_rows
 from dualstudent.experiments.plan import Plan
 from dualstudent.experiments.schema import Cell
 from dualstudent.report.tables import duration
@@ -25,19 +25,20 @@ class ComparisonTable:
     Attributes:
         columns: the head.
         rows: one a cell of the experiment, as long as ``columns``.
-        notes: paragraphs below the table: what was made smaller, seeds, the order of
-            the rows, versions, time, command.
+        notes: paragraphs below the table: what was made smaller, seeds, versions, time, command.
+        order: sentences on which rows are ahead of which.
     """
 
     columns: list[str]
     rows: list[list[str]]
     notes: list[str]
+    order: list[str]
 
     def to_markdown(self) -> str:
         """As a Markdown table, notes below."""
         lines = [self.columns, ["---"] * len(self.columns), *self.rows]
         table = [f"| {' | '.join(line)} |" for line in lines]
-        return "\n".join([*table, "", "\n\n".join(self.notes)]) + "\n"
+        return "\n".join([*table, "", "\n\n".join([*self.order, *self.notes])]) + "\n"
 
 
 def comparison_table(plan: Plan, runs: Runs, command: str) -> ComparisonTable:
@@ -51,7 +52,7 @@ def comparison_table(plan: Plan, runs: Runs, command: str) -> ComparisonTable:
     what = MEASURES[plan.experiment.measure]
     columns = ["", "", f"paper: {what}", f"measured: {what}", "seeds", _CHOSEN]
     rows = [_row(plan, cell, runs.get(cell, [])) for cell in plan.recipes]
-    return ComparisonTable(columns, rows, _notes(plan, runs, command))
+    return ComparisonTable(columns, rows, _notes(plan, runs, command), order_of_rows(plan, runs))
 
 
 def write_csv(path: Path, plan: Plan, runs: Runs) -> None:
@@ -97,7 +98,6 @@ def _notes(plan: Plan, runs: Runs, command: str) -> list[str]:
     notes = [
         f"{experiment.place} of the paper, {size}. Measured: {_mean_over(plan.seeds)}, at the "
         "last epoch, mean over the reported networks.",
-        *order_notes(plan, runs),
         "* best epoch and network by test error, as the paper's authors reported; not honest, "
         "for comparison only.",
         f"{len(results)} runs, {duration(seconds)} in all, one after the other; "
