@@ -43,11 +43,11 @@ def at_place(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
     """The program, called in this process."""
 
-    def call(*arguments: str) -> tuple[object, str, str]:
+    def call(*arguments: object) -> tuple[object, str, str]:
         capsys.readouterr()
         monkeypatch.setenv("COLUMNS", "200")
         monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
-        monkeypatch.setattr(sys, "argv", ["dualstudent", *arguments])
+        monkeypatch.setattr(sys, "argv", ["dualstudent", *map(str, arguments)])
         with pytest.raises(SystemExit) as stop:
             main()
         return stop.value.code or 0, *capsys.readouterr()

@@ -5,14 +5,13 @@ import os
 import shutil
 import subprocess
 import sys
-import warnings
-from collections.abc import Callable
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
-from dualstudent.cli import main
+from tests.conftest import Command
 from tests.data.picture import save_picture
 from tests.training.small import SMALL
 
@@ -103,17 +102,13 @@ def test_a_mistake_is_one_line_and_exit_code_2_and_nothing_is_written(
     message: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    command: Command,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["dualstudent", *arguments])
-    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
     for proxy in ("http_proxy", "https_proxy"):  # refuses at once, like having no network
         monkeypatch.setenv(proxy, "http://127.0.0.1:9")
-    with pytest.raises(SystemExit) as stop:
-        main()
-    assert stop.value.code == 2
-    shown = capsys.readouterr().err
+    code, _, shown = command(*arguments)
+    assert code == 2
     assert shown.startswith("error: ")
     assert message in shown
     assert shown.count("\n") == 1
@@ -128,28 +123,18 @@ def test_a_mistake_shows_no_traceback_in_a_real_process(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def check(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., tuple[object, str, str]]:
-    """The command in a folder with some data: exit code, output, messages."""
+def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command) -> Command:
+    """The command in a folder with some data."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DUALSTUDENT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
     for number in range(16):
         place = ("a", "b", "test/a", "test/b")[number % 4]
         save_picture(Path("data", place, f"{number}.png"), seed=number)
-
-    def run(*arguments: str) -> tuple[object, str, str]:
-        monkeypatch.setattr(sys, "argv", ["dualstudent", "check", *arguments])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        return stop.value.code, *capsys.readouterr()
-
-    return run
+    return partial(command, "check")
 
 
 def test_check_warns_and_refuses_by_its_exit_code(
-    check: Callable[..., tuple[object, str, str]],
+    check: Command,
 ) -> None:
     copy = Path("data/test/a/<b>it's,\n[red]me.png")
     shutil.copy("data/a/0.png", copy)
@@ -172,7 +157,7 @@ def test_check_warns_and_refuses_by_its_exit_code(
     assert messages.startswith(expected + "data/b/other.png\n")
 
 
-def test_check_reads_tables_and_domains(check: Callable[..., tuple[object, str, str]]) -> None:
+def test_check_reads_tables_and_domains(check: Command) -> None:
     rows = [f"data/{'ab'[n % 2]}/{n}.png,{'xy'[n % 2]}" for n in (0, 1, 4, 5, 8, 9, 12, 13)]
     Path("mine.csv").write_text("\n".join(["where,what", *rows]))
     code, output, messages = check("mine.csv", "--path-column", "where", "--label-column", "what")

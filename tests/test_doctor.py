@@ -1,9 +1,9 @@
 """Healthy methods pass, and every way to break one is called by its name."""
 
-import sys
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,12 @@ from torch import Tensor, nn
 
 from dualstudent import losses
 from dualstudent.batch import Batch
-from dualstudent.cli import main
 from dualstudent.doctor import Diagnosis, Reach, examine
 from dualstudent.doctor.diagnosis import reach_table
 from dualstudent.methods import METHODS, DualStudent, MeanTeacher, Method, StudentLoss, Supervised
 from dualstudent.randomness import drawn_from
 from dualstudent.training.training import Training
+from tests.conftest import Command
 from tests.training.small import SMALL, small_recipe
 
 NEEDED = {
@@ -390,21 +390,15 @@ def test_table_has_a_row_per_term_and_shows_what_arrives_elsewhere() -> None:
     ]
 
 
-def doctor(*arguments: str, monkeypatch: pytest.MonkeyPatch) -> int | str | None:
-    small = [part for change in SMALL for part in ("--set", change)]
-    monkeypatch.setattr(sys, "argv", ["dualstudent", "doctor", *small, *arguments])
-    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
-    with pytest.raises(SystemExit) as stop:
-        main()
-    return stop.value.code
+@pytest.fixture
+def doctor(command: Command) -> Command:
+    return partial(command, "doctor", *(part for change in SMALL for part in ("--set", change)))
 
 
-def test_command_shows_every_term_of_a_healthy_method(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_shows_every_term_of_a_healthy_method(doctor: Command) -> None:
     changes = ("--set", "method.name=mean-teacher", "--set", "method.logit_distance_weight=0.0")
-    assert doctor("demo", *changes, "--steps", "2", monkeypatch=monkeypatch) == 0
-    shown = capsys.readouterr().out
+    code, shown, _ = doctor("demo", *changes, "--steps", "2")
+    assert code == 0
     lines = [line.split() for line in shown.splitlines()]
     assert [line[1] for line in lines if line[:1] == ["student"] and line[1] != "term"] == [
         "classification",
@@ -416,19 +410,15 @@ def test_command_shows_every_term_of_a_healthy_method(
     assert lines[-1] == ["healthy", "in", "4", "steps;", "watched:", "student,", "teacher"]
 
 
-def test_command_lists_findings_and_fails(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_lists_findings_and_fails(monkeypatch: pytest.MonkeyPatch, doctor: Command) -> None:
     monkeypatch.setattr("dualstudent.training.training.METHODS", (ConsistencyOfTheTeacher,))
     changes = ("--set", "method.name=mean-teacher", "--steps", "2")
-    assert doctor(*changes, monkeypatch=monkeypatch) == 1  # the demo is the default
-    shown = capsys.readouterr()
-    assert shown.err == "wrong: consistency of student does not reach student\n"
-    assert "healthy" not in shown.out
+    code, shown, messages = doctor(*changes)  # the demo is the default
+    assert (code, messages) == (1, "wrong: consistency of student does not reach student\n")
+    assert "healthy" not in shown
 
 
-def test_command_calls_a_mistake_a_mistake(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert doctor("--set", "data.labels=55", monkeypatch=monkeypatch) == 2
-    assert "use a multiple of 10" in capsys.readouterr().err
+def test_command_calls_a_mistake_a_mistake(doctor: Command) -> None:
+    code, _, messages = doctor("--set", "data.labels=55")
+    assert code == 2
+    assert "use a multiple of 10" in messages

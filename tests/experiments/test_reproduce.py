@@ -6,15 +6,14 @@ import io
 import signal
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from dualstudent import UserError
-from dualstudent.cli import main
 from dualstudent.experiments.reproduce import Request, reproduce
+from tests.conftest import Command
 from tests.experiments.small import SMALL
 
 
@@ -85,18 +84,13 @@ def _no_data(*_: object) -> None:
 
 
 def test_missing_data_are_named_before_anything_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
 ) -> None:
     monkeypatch.setenv("DUALSTUDENT_DATA", str(tmp_path / "data"))
     for proxy in ("http_proxy", "https_proxy"):  # refuses at once, like having no network
         monkeypatch.setenv(proxy, "http://127.0.0.1:9")
-    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
-    words = ["dualstudent", "reproduce", "table2", "--out", str(tmp_path / "out")]
-    monkeypatch.setattr(sys, "argv", words)
-    with pytest.raises(SystemExit) as stop:
-        main()
-    assert stop.value.code == 2
-    shown = capsys.readouterr().err
+    code, _, shown = command("reproduce", "table2", "--out", tmp_path / "out")
+    assert code == 2
     assert shown.startswith("error: cifar-100-binary.tar.gz is not in ")
     assert f"put it into {tmp_path / 'data' / 'cifar100'}" in shown
     assert shown.count("\n") == 1

@@ -1,33 +1,19 @@
 """Where pages go, by the command line: what is written, and what is never overwritten."""
 
-import sys
-import warnings
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from dualstudent import Run
-from dualstudent.cli import main
-
-Command = Callable[..., tuple[object, str, str]]
+from tests.conftest import Command
 
 
 @pytest.fixture
-def report(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Command:
-    """The command in an empty folder: exit code, output, messages."""
+def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command) -> Command:
+    """The command in an empty folder."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
-
-    def run(*arguments: object) -> tuple[object, str, str]:
-        monkeypatch.setattr(sys, "argv", ["dualstudent", "report", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        return stop.value.code or 0, *capsys.readouterr()
-
-    return run
+    return partial(command, "report")
 
 
 def test_a_page_is_written_and_replaced_but_nothing_else_is(
