@@ -36,9 +36,9 @@ def with_statistics_of(
             layer.momentum = None  # the mean over all batches
             layer.train()
     with torch.no_grad():
-        for number, some in enumerate(positions.split(CHUNK)):
-            draw = generator_for(0, "statistics", number) if noisy else None
-            copied(*images.views(some, [draw]))
+        for start in range(0, len(positions), CHUNK):
+            draw = generator_for(0, "statistics", start) if noisy else None
+            copied(*images.views(positions[start : start + CHUNK], [draw]))
     return copied.eval()
 
 

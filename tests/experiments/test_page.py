@@ -29,6 +29,7 @@ def written(folder: Path) -> str:
         ["", "", "paper", "measured"],
         [[HOSTILE, "1k labels", "15.74 ± 0.45", "16.00"], ["MT", "1k labels", "–", "not run"]],
         [f"made smaller: {HOSTILE}", "Made by: `dualstudent reproduce table1 --out '<b>'`"],
+        [f"By test error: {HOSTILE} > MT."],
     )
     figures = {"one": drawing("first caption"), "two": drawing(HOSTILE)}
     write_page(folder / "index.html", shown, table, figures)
@@ -42,7 +43,8 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
     assert page.texts["h1"] == [HOSTILE]
     assert page.texts["title"] == [f"Table 1: {HOSTILE}"]
     assert page.texts["figcaption"] == ["first caption", HOSTILE]
-    assert page.texts["p"][-2:] == [
+    assert page.texts["p"][-3:] == [
+        f"By test error: {HOSTILE} > MT.",
         f"made smaller: {HOSTILE}",
         "Made by: dualstudent reproduce table1 --out '<b>'",
     ]
