@@ -1,0 +1,49 @@
+"""How often a trained network changes its answer when an image is shifted or mirrored.
+
+    python benchmarks/shifted_answers.py RUN
+
+What consistency asks of a network, as far as it can give it. The last network of a run, all test
+images without noise, shifts with reflected borders, as in training.
+"""
+
+import argparse
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from dualstudent import Run
+from dualstudent.recipes.schema import DeviceSettings
+from dualstudent.training.evaluation import evaluation_mode
+from dualstudent.training.model import load_trained
+
+CHUNK = 1000
+
+
+def shifted(images: Tensor, pixels: int) -> Tensor:
+    """Down and to the right."""
+    height, width = images.shape[-2:]
+    return F.pad(images, [pixels, 0, pixels, 0], mode="reflect")[..., :height, :width]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("run", type=Path, metavar="RUN")
+    run = Run.open(parser.parse_args().run)
+    training = load_trained(run, device=DeviceSettings(accelerator="cpu"))
+    network, test = list(training.method.evaluated.values())[-1], training.data.test
+    changed = {"mirrored": 0} | {f"shifted by {pixels}": 0 for pixels in (1, 2, 4)}
+    with evaluation_mode(network):
+        for start in range(0, len(test), CHUNK):
+            (images,) = test.views(torch.arange(start, min(start + CHUNK, len(test))), [None])
+            answers = network(images).class_logits.argmax(dim=1)
+            others = [images.flip(3), *(shifted(images, pixels) for pixels in (1, 2, 4))]
+            for name, other in zip(changed, others, strict=True):
+                changed[name] += int((network(other).class_logits.argmax(dim=1) != answers).sum())
+    for name, number in changed.items():
+        print(f"{name}: {100 * number / len(test):.1f} % of the answers change")
+
+
+if __name__ == "__main__":
+    main()
