@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from dualstudent.experiments.finished import finished_runs
 from dualstudent.experiments.order import order_of_rows
 from dualstudent.experiments.plan import Plan, plan
 from dualstudent.experiments.reading import load_experiment
-from dualstudent.experiments.reproduce import finished_runs
 from dualstudent.experiments.schema import BudgetName, Cell
 from dualstudent.experiments.table import comparison_table
 from tests.experiments.test_table import runs_of, small_plan

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from dualstudent.experiments.finished import finished_runs
 from dualstudent.experiments.plan import Plan, plan
 from dualstudent.experiments.reading import load_experiment
-from dualstudent.experiments.reproduce import finished_runs
 from dualstudent.experiments.schema import BudgetName, Cell
 from dualstudent.experiments.table import comparison_table, write_csv
 from dualstudent.recipes.reading import to_toml

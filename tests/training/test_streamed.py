@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from dualstudent import Recipe, Run, UserError, load_recipe, resume, train
-from dualstudent.cli import main
 from dualstudent.recipes.reading import to_toml
 from dualstudent.training.model import evaluate_run
+from tests.conftest import Command
 from tests.data.small_imagenet import warns_of_the_count, write_imagenet
 from tests.training.test_resume import DiesAt, assert_equal_runs
 
@@ -165,27 +165,21 @@ def test_too_many_broken_images_end_the_run(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "log.txt").read_text().count("not an image") > 5
 
 
-def test_the_command_line_shows_the_count(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_line_shows_the_count(tmp_path: Path, command: Command) -> None:
     folder = write_imagenet(tmp_path / "data")
     (folder / "imagenet" / "val" / "n01440764" / "n01440764_0.JPEG").write_text("no image")
     settings = (*CHANGES, f"data.folder={folder}", "data.workers=0", "schedule.epochs=1")
     changes = [argument for change in settings for argument in ("--set", change)]
-    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
     run = tmp_path / "run"
 
-    def shown(*arguments: str) -> tuple[str, str]:
-        monkeypatch.setattr(sys, "argv", ["dualstudent", *arguments])
-        with warnings.catch_warnings(action="always"), pytest.raises(SystemExit) as end:
-            main()
-        assert not end.value.code
-        return capsys.readouterr()
-
-    said, warned = shown("train", "demo", "--out", str(run), *changes)
-    assert "1 images could not be read and were left out" in said
+    with warnings.catch_warnings(action="always"):
+        code, said, warned = command("train", "demo", "--out", run, *changes)
+    assert code == 0
+    assert "1 image could not be read and took no part" in said
     assert "64 images of 1,281,167 published" in warned
-    figures, warned = shown("evaluate", str(run))
+    with warnings.catch_warnings(action="always"):
+        code, figures, warned = command("evaluate", run)
+    assert code == 0
     for network in json.loads((run / "result.json").read_text())["networks"].values():
         assert f"{network['error']:.2f} %" in figures
     assert "n01440764_0.JPEG: not an image" in warned

@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Mapping
 from statistics import fmean, stdev
 
+from dualstudent.experiments.finished import FinishedRuns
 from dualstudent.experiments.measures import MEASURES, headline
 from dualstudent.experiments.plan import Plan
 from dualstudent.experiments.schema import Cell
-from dualstudent.training.run import Run
 
 
-def order_of_rows(plan: Plan, runs: Mapping[Cell, list[Run]]) -> list[str]:
+def order_of_rows(plan: Plan, runs: FinishedRuns) -> list[str]:
     """A sentence for the rows that a column compares, and one that says what its signs mean.
 
     Compared are rows that are tested on the same samples and shown in the same panel. A row

@@ -11,15 +11,17 @@ from rich.table import Table
 
 from dualstudent.data.prepare import prepare
 from dualstudent.experiments.figures import draw_figures
+from dualstudent.experiments.finished import FinishedRuns, finished_runs
 from dualstudent.experiments.page import write_page
 from dualstudent.experiments.plan import Plan, plan
 from dualstudent.experiments.reading import load_experiment
-from dualstudent.experiments.schema import BudgetName, Cell
+from dualstudent.experiments.schema import BudgetName
 from dualstudent.experiments.table import ComparisonTable, comparison_table, write_csv
 from dualstudent.grid import run_grid
 from dualstudent.interruption import Interrupted
 from dualstudent.recipes.schema import Recipe
 from dualstudent.report.style import save_picture
+from dualstudent.report.tables import counted
 from dualstudent.training.progress import progress_on
 from dualstudent.training.run import Run
 
@@ -76,7 +78,8 @@ def reproduce(request: Request, console: Console) -> Path:
     wanted = planned.runs(planned.cells_with(request.only))
     runs_folder = request.folder / "runs"
     check_data(wanted, runs_folder)
-    console.print(f"{experiment.place}: {experiment.title}\n{len(wanted)} runs in {runs_folder}")
+    how_many = counted(len(wanted), "run")
+    console.print(f"{experiment.place}: {experiment.title}\n{how_many} in {runs_folder}")
     if request.budget == "cpu":
         console.print(f"Made smaller: {experiment.cpu.smaller}", soft_wrap=True)
     try:
@@ -104,21 +107,7 @@ def check_data(recipes: Mapping[str, Recipe], runs_folder: Path) -> None:
             seen.append(data)
 
 
-def finished_runs(planned: Plan, runs_folder: Path) -> dict[Cell, list[Run]]:
-    """The finished runs of each cell, in the order of their seeds."""
-    return {
-        cell: [
-            run
-            for run in (Run(runs_folder / name) for name in planned.of_cell(cell))
-            if run.result.is_file()
-        ]
-        for cell in planned.recipes
-    }
-
-
-def write_results(
-    planned: Plan, runs: Mapping[Cell, list[Run]], command: str, folder: Path
-) -> ComparisonTable:
+def write_results(planned: Plan, runs: FinishedRuns, command: str, folder: Path) -> ComparisonTable:
     """Write table, pictures and page of what has been run."""
     folder.mkdir(parents=True, exist_ok=True)
     table = comparison_table(planned, runs, command)

@@ -1,18 +1,16 @@
 """Paper and measured values side by side."""
 
 import csv
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from dualstudent.experiments.finished import FinishedRuns
 from dualstudent.experiments.measures import MEASURES, chosen_on_test, headline, spread
 from dualstudent.experiments.order import order_of_rows
 from dualstudent.experiments.plan import Plan
 from dualstudent.experiments.schema import Cell
-from dualstudent.report.tables import duration
+from dualstudent.report.tables import counted, duration
 from dualstudent.training.run import Run
-
-Runs = Mapping[Cell, list[Run]]
 
 _NOT_RUN = "not run"
 _CHOSEN = "chosen on test *"
@@ -41,7 +39,7 @@ class ComparisonTable:
         return "\n".join([*table, "", "\n\n".join([*self.order, *self.notes])]) + "\n"
 
 
-def comparison_table(plan: Plan, runs: Runs, command: str) -> ComparisonTable:
+def comparison_table(plan: Plan, runs: FinishedRuns, command: str) -> ComparisonTable:
     """The table of an experiment.
 
     Args:
@@ -55,7 +53,7 @@ def comparison_table(plan: Plan, runs: Runs, command: str) -> ComparisonTable:
     return ComparisonTable(columns, rows, _notes(plan, runs, command), order_of_rows(plan, runs))
 
 
-def write_csv(path: Path, plan: Plan, runs: Runs) -> None:
+def write_csv(path: Path, plan: Plan, runs: FinishedRuns) -> None:
     """Every run on a line of its own."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -85,7 +83,7 @@ def _names(cell: Cell) -> list[str]:
     return [cell.row, cell.column]
 
 
-def _notes(plan: Plan, runs: Runs, command: str) -> list[str]:
+def _notes(plan: Plan, runs: FinishedRuns, command: str) -> list[str]:
     experiment = plan.experiment
     size = "at full size, as in the paper"
     if plan.budget == "cpu":
@@ -100,7 +98,7 @@ def _notes(plan: Plan, runs: Runs, command: str) -> list[str]:
         "last epoch, mean over the reported networks.",
         "* best epoch and network by test error, as the paper's authors reported; not honest, "
         "for comparison only.",
-        f"{len(results)} runs, {duration(seconds)} in all, one after the other; "
+        f"{counted(len(results), 'run')}, {duration(seconds)} in all, one after the other; "
         f"{', '.join(versions) or 'no run yet'}.",
         f"Made by: `{command}`",
     ]

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from dualstudent.report.curves import draw_curves
 from dualstudent.report.line import print_line
-from dualstudent.report.tables import duration, percent, result_table
+from dualstudent.report.tables import counted, duration, percent, result_table
 from dualstudent.training.run import Run
 
 
@@ -30,9 +30,8 @@ def show_outcome(run: Run, console: Console) -> None:
         _show_figures(run, result, console)
         draw_curves({"": run.read_metrics()}, run.curves, str(run.folder))
     if unreadable := result.get("unreadable_images"):
-        print_line(
-            console, f"{unreadable} images could not be read and were left out: see {run.log}"
-        )
+        images = counted(unreadable, "image")
+        print_line(console, f"{images} could not be read and took no part: see {run.log}")
     curves = f", curves in {run.curves}" if run.curves.is_file() else ""
     print_line(console, f"{duration(result['seconds'])}; files in {run.folder}{curves}")
     if run.page.is_file():

@@ -43,6 +43,16 @@ def percent(value: float) -> str:
     return f"{value:.2f} %"
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things.
+
+    Example:
+        >>> counted(1, "run"), counted(2000, "image")
+        ('1 run', '2,000 images')
+    """
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def duration(seconds: float) -> str:
     """Hours, minutes and seconds.
 

@@ -1,6 +1,6 @@
 """The figures of the paper, one file each, drawn from finished runs."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from matplotlib.figure import Figure
 
@@ -13,10 +13,10 @@ from dualstudent.experiments.figures import (
     domains,
     stable_samples,
 )
-from dualstudent.experiments.schema import Cell, Experiment, FigureName
-from dualstudent.training.run import Run
+from dualstudent.experiments.finished import FinishedRuns
+from dualstudent.experiments.schema import Experiment, FigureName
 
-Draw = Callable[[Experiment, Mapping[Cell, list[Run]]], dict[str, Figure]]
+Draw = Callable[[Experiment, FinishedRuns], dict[str, Figure]]
 
 FIGURES: dict[FigureName, tuple[Draw, ...]] = {
     "bars": (bars.draw,),
@@ -27,7 +27,7 @@ FIGURES: dict[FigureName, tuple[Draw, ...]] = {
 }
 
 
-def draw_figures(experiment: Experiment, runs: Mapping[Cell, list[Run]]) -> dict[str, Figure]:
+def draw_figures(experiment: Experiment, runs: FinishedRuns) -> dict[str, Figure]:
     """The pictures of an experiment.
 
     Args:

@@ -1,15 +1,13 @@
 """Fig. 7: what Mean Teacher adds to Dual Student, and what each constraint is worth."""
 
-from collections.abc import Mapping
-
 from matplotlib.figure import Figure
 
 from dualstudent.experiments.figures.accuracy import draw_accuracy
-from dualstudent.experiments.schema import Cell, Experiment
-from dualstudent.training.run import Run
+from dualstudent.experiments.finished import FinishedRuns
+from dualstudent.experiments.schema import Experiment
 
 
-def draw(experiment: Experiment, runs: Mapping[Cell, list[Run]]) -> dict[str, Figure]:
+def draw(experiment: Experiment, runs: FinishedRuns) -> dict[str, Figure]:
     """A picture for each of the two panels that the rows name, in the order of the rows."""
     panels = dict.fromkeys(row.panel for row in experiment.rows)
     figures = {}

@@ -1,6 +1,6 @@
 """Test accuracy against epochs, a line for each row, with the paper's values at the edge."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import fmean
 
 from matplotlib.axes import Axes
@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from dualstudent.experiments.figures.colours import colour_of
 from dualstudent.experiments.figures.series import Series, draw_series, evaluated, over_seeds
+from dualstudent.experiments.finished import FinishedRuns
 from dualstudent.experiments.schema import Cell, Experiment
 from dualstudent.report.style import PAGE_WIDTH, against_epochs, literal
 from dualstudent.training.run import Run
@@ -18,9 +19,7 @@ def accuracy(runs: Sequence[Run]) -> Series:
     return over_seeds([_accuracy(run) for run in runs])
 
 
-def draw_accuracy(
-    experiment: Experiment, runs: Mapping[Cell, list[Run]], title: str
-) -> Figure | None:
+def draw_accuracy(experiment: Experiment, runs: FinishedRuns, title: str) -> Figure | None:
     """The curves of all cells that have runs, the best first; None if there are none."""
     curves = {cell: accuracy(runs[cell]) for cell in runs if runs[cell]}
     if not curves:

@@ -9,16 +9,16 @@ from matplotlib.patches import Patch
 
 from dualstudent.experiments.figures.colours import GREY, INK, colour_of
 from dualstudent.experiments.figures.series import deviation
+from dualstudent.experiments.finished import FinishedRuns
 from dualstudent.experiments.measures import MEASURES, headline
 from dualstudent.experiments.schema import Cell, Experiment, PaperValue
 from dualstudent.report.style import PAGE_WIDTH, light_frame, literal
-from dualstudent.training.run import Run
 
 _HEIGHT = 0.36  # of a bar; a row is 1 high
 _ACROSS = 2  # panels: more would leave no room for the bars
 
 
-def draw(experiment: Experiment, runs: Mapping[Cell, list[Run]]) -> dict[str, Figure]:
+def draw(experiment: Experiment, runs: FinishedRuns) -> dict[str, Figure]:
     """One panel for each column, a pair of bars for each row, or the other way; in ``bars``."""
     panels = _panels(experiment, [cell for cell in runs if runs[cell]])
     if not panels:
@@ -60,7 +60,7 @@ def _panels(experiment: Experiment, cells: Sequence[Cell]) -> dict[str, dict[str
 def _draw_panel(
     axes: Axes,
     experiment: Experiment,
-    runs: Mapping[Cell, list[Run]],
+    runs: FinishedRuns,
     title: str,
     lines: Mapping[str, Cell],
 ) -> None:

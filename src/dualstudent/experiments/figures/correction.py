@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 from dualstudent.experiments.figures.colours import INK, colour_of
 from dualstudent.experiments.figures.series import draw_series, over_seeds
 from dualstudent.experiments.figures.tracked import MODELS, Tracked, read_tracked
-from dualstudent.experiments.schema import Cell, Experiment
+from dualstudent.experiments.finished import FinishedRuns
+from dualstudent.experiments.schema import Experiment
 from dualstudent.methods import DualStudentSettings
 from dualstudent.report.style import PAGE_WIDTH, against_epochs
 from dualstudent.training.run import Run
@@ -25,7 +26,7 @@ class _Look:
     dashes: str = "-"
 
 
-def draw(experiment: Experiment, runs: Mapping[Cell, list[Run]]) -> dict[str, Figure]:
+def draw(experiment: Experiment, runs: FinishedRuns) -> dict[str, Figure]:
     """One sample on the left, all of them on the right, of the rows of panel ``two classes``."""
     cells = [cell for cell in runs if experiment.row(cell.row).panel == PANEL]
     of_panel = [run for cell in cells for run in runs[cell]]

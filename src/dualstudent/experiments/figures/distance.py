@@ -1,13 +1,14 @@
 """Fig. 2: how far apart the two models of a structure are, in weights and in predictions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dualstudent.experiments.figures.colours import colour_of
 from dualstudent.experiments.figures.series import Series, draw_series, evaluated, over_seeds
-from dualstudent.experiments.schema import Cell, Experiment
+from dualstudent.experiments.finished import FinishedRuns
+from dualstudent.experiments.schema import Experiment
 from dualstudent.report.style import PAGE_WIDTH, against_epochs, literal
 from dualstudent.training.run import Run
 
@@ -15,7 +16,7 @@ PANEL = "distance"
 _RATIO_FOR_LOGARITHMS = 20  # beyond it the smaller of two curves lies flat on the axis
 
 
-def draw(experiment: Experiment, runs: Mapping[Cell, list[Run]]) -> dict[str, Figure]:
+def draw(experiment: Experiment, runs: FinishedRuns) -> dict[str, Figure]:
     """Weights on the left, predictions on the right, of the rows of panel ``distance``."""
     cells = [cell for cell in runs if experiment.row(cell.row).panel == PANEL and runs[cell]]
     if not cells:

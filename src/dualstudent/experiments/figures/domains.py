@@ -1,7 +1,7 @@
 """Fig. 8: what the two domains look like, as the networks see them."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 from matplotlib.figure import Figure
@@ -12,12 +12,12 @@ from dualstudent.data.files import DataWarning, data_folder
 from dualstudent.data.images import Images
 from dualstudent.data.prepare import DataSettings
 from dualstudent.errors import UserError
-from dualstudent.experiments.schema import Cell, Experiment
+from dualstudent.experiments.finished import FinishedRuns
+from dualstudent.experiments.schema import Experiment
 from dualstudent.report.style import PAGE_WIDTH
-from dualstudent.training.run import Run
 
 
-def draw(_: Experiment, runs: Mapping[Cell, list[Run]]) -> dict[str, Figure]:
+def draw(_: Experiment, runs: FinishedRuns) -> dict[str, Figure]:
     """A row of images, one of each class, for source and target of the runs that adapt."""
     recipes = (run.read_recipe() for cell in runs for run in runs[cell][:1])
     settings = next((recipe.data for recipe in recipes if recipe.data.target), None)

@@ -10,8 +10,9 @@ from matplotlib.figure import Figure
 
 from dualstudent.experiments.figures.colours import ALL, INK, STABLE
 from dualstudent.experiments.figures.series import deviation
+from dualstudent.experiments.finished import FinishedRuns
 from dualstudent.experiments.measures import spread
-from dualstudent.experiments.schema import Cell, Experiment
+from dualstudent.experiments.schema import Experiment
 from dualstudent.report.style import PAGE_WIDTH, light_frame, literal
 from dualstudent.training.run import Run
 
@@ -23,7 +24,7 @@ _KINDS = (
 )
 
 
-def draw(experiment: Experiment, runs: Mapping[Cell, list[Run]]) -> dict[str, Figure]:
+def draw(experiment: Experiment, runs: FinishedRuns) -> dict[str, Figure]:
     """Grouped bars, one part of the picture ``stable-samples`` for each cell that has runs."""
     cells = [cell for cell in runs if runs[cell]]
     if not cells:

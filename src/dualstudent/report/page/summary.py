@@ -6,7 +6,7 @@ from math import sqrt
 
 from dualstudent.report.page.evidence import Evidence
 from dualstudent.report.page.numbers import percent
-from dualstudent.report.tables import duration
+from dualstudent.report.tables import counted, duration
 
 
 @dataclass(frozen=True)
@@ -110,5 +110,4 @@ def left_out(run: Evidence) -> str:
     """How many images could not be read; nothing if all could."""
     if not run.left_out:
         return ""
-    images = "1 image" if run.left_out == 1 else f"{run.left_out:,} images"
-    return f"{images} could not be read and took no part."
+    return f"{counted(run.left_out, 'image')} could not be read and took no part."
