@@ -123,10 +123,28 @@ def test_forward_equals_the_reference(
 
 @every_network
 def test_smallest_image_is_the_smallest_that_works(network: Network) -> None:
-    built, size = network(channels=1).eval(), network.smallest_image
+    built = network(channels=1).eval()
+    size = built.smallest_image or 0
     assert built(torch.rand(1, 1, size, size)).class_logits.isfinite().all()
     with pytest.raises(RuntimeError):
         built(torch.rand(1, 1, size - 1, size - 1))
+
+
+def test_the_papers_pool_drops_a_row_and_a_column() -> None:
+    whole, paper = DigitsCNN().eval(), DigitsCNN(pool=6).eval()
+    paper.load_state_dict(whole.state_dict())
+    images = torch.rand(2, 1, 28, 28)
+    maps = whole.trunk(images)
+    assert maps.shape[2:] == (7, 7)
+    torch.testing.assert_close(paper.features(images), maps[..., :6, :6].mean(dim=(2, 3)))
+    torch.testing.assert_close(whole.features(images), maps.mean(dim=(2, 3)))
+
+
+def test_a_pool_larger_than_the_map_is_an_error() -> None:
+    settings = DigitsCNNSettings(pool=6)
+    build_network(settings, 1, 10, image_size=24, seed=0, student=0)
+    with pytest.raises(UserError, match="at least 24 pixels a side, the data have 23"):
+        build_network(settings, 1, 10, image_size=23, seed=0, student=0)
 
 
 @every_network

@@ -63,9 +63,9 @@ def build_network(
         student: which one, counted from 0.
     """
     (network,) = (network for network in NETWORKS if network.Settings is type(settings))
-    _check_suits(settings.name, network.smallest_image, image_size)
     with drawn_from(seed, "initial state", student):
         built = network(channels, classes, **settings.model_dump(exclude={"name"}))
+    _check_suits(settings.name, built.smallest_image, image_size)
     return cast(nn.Module, built.to(memory_format=torch.channels_last))  # type: ignore[call-overload]
 
 

@@ -24,7 +24,7 @@ class Network(nn.Module):
     """
 
     Settings: ClassVar[type[NetworkSettings]]
-    smallest_image: ClassVar[int | None]
+    smallest_image: int | None
     """Pixels a side that it needs; None for networks of feature vectors."""
 
     def __init__(self, trunk: nn.Module, heads: DecoupledHeads) -> None:
