@@ -3,7 +3,7 @@
 import contextlib
 import multiprocessing
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
@@ -34,7 +34,7 @@ def run_grid(
         recipes: name → recipe; the name becomes the run's folder below ``folder``.
         folder: of the grid.
         observer: is told how many epochs of all runs are done, as if they were steps.
-        workers: how many runs at a time; default: as many as there are usable cores.
+        workers: how many runs at a time; default: :func:`runs_at_a_time`.
 
     Returns:
         name → finished run.
@@ -52,7 +52,8 @@ def run_grid(
             raise UserError(f"{folder / name} holds a run of another recipe; use another folder")
         done[name] = recipes[name].schedule.epochs
     observer.on_start(sum(done.values()), sum(r.schedule.epochs for r in recipes.values()))
-    with StopRequest() as stop, _Workers(min(workers or usable_cores(), len(waiting))) as pool:
+    at_a_time = workers or runs_at_a_time(recipes.values())
+    with StopRequest() as stop, _Workers(min(at_a_time, len(waiting))) as pool:
         while waiting or pool.busy:
             while waiting and pool.idle:
                 name = waiting.pop(0)
@@ -66,6 +67,11 @@ def run_grid(
                     stop.received, f"{finished} of {len(runs)} runs", "the same command"
                 )
     return runs
+
+
+def runs_at_a_time(recipes: Iterable[Recipe]) -> int:
+    """One where a GPU computes, which a run then has to itself; else one a core."""
+    return 1 if any(recipe.device.uses_cuda for recipe in recipes) else usable_cores()
 
 
 class _Workers:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 import typer
 from rich.console import Console
 
@@ -144,9 +143,8 @@ def asked_for(where: Table, changes: Sequence[str] = ()) -> Recipe:
 
 
 def _chosen(asked: Recipe, found: DataCheck, changes: Sequence[str]) -> tuple[Choice, Recipe]:
-    cuda = torch.cuda.is_available() and asked.device.accelerator in ("auto", "cuda")
     where = asked.data.model_dump(mode="json", exclude_unset=True)
-    choice = choose_recipe(found, cuda, changed({}, changes))
+    choice = choose_recipe(found, asked.device.uses_cuda, changed({}, changes))
     table = merged(choice.table, {"data": where})
     return choice, validated(table, f"chosen for {asked.data.path}")
 

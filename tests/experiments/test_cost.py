@@ -4,7 +4,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from dualstudent import Recipe, load_recipe, recipe_names
+from dualstudent import Recipe, grid, load_recipe, recipe_names
 from dualstudent.data.catalogue import InMemoryName, load
 from dualstudent.data.files import data_folder
 from dualstudent.data.listing import Part
@@ -101,9 +101,41 @@ def test_a_run_costs_its_steps_and_its_tests(monkeypatch: pytest.MonkeyPatch) ->
     assert len(measured) == 3
 
 
+class Given(Stopwatch):
+    """Takes the seed of a recipe for its seconds."""
+
+    def seconds(self, recipe: Recipe) -> float:
+        return recipe.seed
+
+
+def wall_clock(seconds: list[int], *changes: str) -> float:
+    recipes = [load_recipe("demo", [f"seed={each}", *changes]) for each in seconds]
+    return cost.wall_clock(recipes, Given())
+
+
 def test_runs_share_the_cores_but_none_is_divided(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cost, "usable_cores", lambda: 2)
+    monkeypatch.setattr(grid, "usable_cores", lambda: 2)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert cost.wall_clock([4, 4, 4, 4]) == 8
-    assert cost.wall_clock([1, 10]) == 10
-    assert cost.wall_clock([]) == 0
+    assert wall_clock([4, 4, 4, 4]) == 8
+    assert wall_clock([1, 10]) == 10
+    assert wall_clock([]) == 0
+
+
+def test_a_gpu_takes_one_run_at_a_time_unless_the_recipe_is_for_a_cpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(grid, "usable_cores", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert wall_clock([4, 4, 4, 4]) == 16
+    assert wall_clock([4, 4, 4, 4], "device.accelerator=cpu") == 8
+
+
+def test_gpus_share_the_steps_of_a_run_but_not_its_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cost, "measured_pace", lambda recipe: Pace(training=0.5, test=0.01))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    steps, tests = 20 * 41 * 128 * 0.5, 20 * 2 * 1000 * 0.01
+    eight = ["device.processes=8"]
+    assert Stopwatch().seconds(load_recipe("demo", eight)) == pytest.approx(steps / 2 + tests)
+    on_cores = load_recipe("demo", [*eight, "device.accelerator=cpu"])
+    assert Stopwatch().seconds(on_cores) == pytest.approx(steps + tests)

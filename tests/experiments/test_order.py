@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dualstudent.experiments.finished import finished_runs
-from dualstudent.experiments.order import order_of_rows
+from dualstudent.experiments.order import chance_of_no_tie, order_of_rows
 from dualstudent.experiments.plan import Plan, plan
 from dualstudent.experiments.reading import load_experiment
 from dualstudent.experiments.schema import BudgetName, Cell
@@ -78,3 +79,18 @@ def test_data_sets_are_not_compared_with_each_other(budget: BudgetName, tmp_path
     planned = plan(load_experiment("table6"), budget, seeds=2)
     errors = {(cell.row, cell.column): [1.0, 2.0] for cell in planned.recipes}
     assert orders(planned, tmp_path / "runs", errors) == []
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5])
+def test_chance_is_that_of_drawn_differences(seeds: int) -> None:
+    differences = np.random.default_rng(0).normal(size=(200_000, seeds))
+    exceeded = np.abs(differences.mean(axis=1)) > differences.std(axis=1, ddof=1)
+    assert chance_of_no_tie(seeds) == pytest.approx(exceeded.mean(), abs=0.005)
+
+
+def test_the_chance_of_an_order_is_told(tmp_path: Path) -> None:
+    planned = small_plan(tmp_path)
+    for row in ("supervised", "both"):
+        runs_of(planned, Cell(row, "few"), tmp_path / "runs", [[{"student": 8.0}]] * 2)
+    *_, meaning = order_of_rows(planned, finished_runs(planned, tmp_path / "runs"))
+    assert "chance calls one better in 39 % of such comparisons" in meaning

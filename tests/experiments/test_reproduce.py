@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import io
+import shlex
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from dualstudent import UserError
+from dualstudent import Run, UserError
 from dualstudent.experiments.reproduce import Request, reproduce
 from tests.conftest import Command
 from tests.experiments.small import SMALL
@@ -77,6 +78,27 @@ def test_a_part_is_run_alone_and_what_is_finished_needs_no_data(
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     with pytest.raises(UserError, match="no data"):
         reproduce(dataclasses.replace(request, only=""), Console(quiet=True))
+
+
+def test_every_run_can_be_changed(small: Path, tmp_path: Path, command: Command) -> None:
+    out = tmp_path / "out"
+    words = ("reproduce", small, "--budget", "cpu", "--out", out, "--only", "supervised")
+    changes = ("--set", "schedule.epochs=1", "--set", "data.labels=40")
+    code, shown, _ = command(*words, *changes)
+    assert code == 0
+    assert "Changed in every run: schedule.epochs=1, data.labels=40." in shown
+    (run,) = (out / "runs").iterdir()
+    recipe = Run.open(run).read_recipe()
+    assert (recipe.schedule.epochs, recipe.data.labels) == (1, 40)
+    assert (
+        f"{shlex.join(map(str, (*words, *changes)))}`" in (out / "small" / "table.md").read_text()
+    )
+
+    code, _, shown = command(*words, "--set", "seed=1")
+    assert (code, shown) == (
+        2,
+        "error: --set seed: the seeds are 0, 1, …; say how many by --seeds\n",
+    )
 
 
 def _no_data(*_: object) -> None:

@@ -12,6 +12,7 @@ from dualstudent.experiments.reading import load_experiment
 from dualstudent.experiments.schema import BudgetName, Cell
 from dualstudent.experiments.table import comparison_table, write_csv
 from dualstudent.recipes.reading import to_toml
+from dualstudent.training.result import summarised
 from tests.experiments.small import SMALL
 
 
@@ -26,7 +27,9 @@ def write_run(folder: Path, recipe_text: str, errors: list[dict[str, float]]) ->
     folder.mkdir(parents=True)
     (folder / "recipe.toml").write_text(recipe_text)
     tests = [{name: {"error": error} for name, error in epoch.items()} for epoch in errors]
-    lines = [json.dumps({"epoch": n, "test": test}) for n, test in enumerate(tests, start=1)]
+    lines = [
+        json.dumps({"epoch": n, "step": n, "test": test}) for n, test in enumerate(tests, start=1)
+    ]
     (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n")
     result = {
         "networks": tests[-1],
@@ -77,6 +80,19 @@ def test_accuracy_is_best_where_it_is_highest(tmp_path: Path) -> None:
     table = comparison_table(planned, finished_runs(planned, folder), "")
     assert table.rows[0][3:] == ["90.00", "1", "92.00"]
     assert table.columns[3] == "measured: test accuracy in %"
+
+
+def test_the_best_is_looked_for_among_the_reported_networks(tmp_path: Path) -> None:
+    """Of Imbalanced Student the weak network is reported; the strong one has fewer errors."""
+    planned, folder = small_plan(tmp_path), tmp_path / "runs"
+    cell, weak, strong = Cell("both", "few"), [8.0, 10.0], [3.0, 4.0]
+    errors = [{"weak": w, "strong": s} for w, s in zip(weak, strong, strict=True)]
+    runs_of(planned, cell, folder, [errors])
+    (run,) = finished_runs(planned, folder)[cell]
+    run.result.write_text(json.dumps(run.read_result() | {"headline": ["weak"]}))
+    assert comparison_table(planned, {cell: [run]}, "").rows[2][3:] == ["10.00", "1", "8.00"]
+    summary = summarised(run.read_metrics(), ["weak"], seconds=1.0)
+    assert (summary["error"], summary["chosen_on_test"]["error"]) == (10.0, 8.0)
 
 
 def test_epochs_without_a_test_do_not_count(tmp_path: Path) -> None:

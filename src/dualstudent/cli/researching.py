@@ -36,6 +36,7 @@ def reproduce(
     only: Annotated[
         str, typer.Option(metavar="TEXT", help="Run only the cells whose name contains this.")
     ] = "",
+    set_: Changes = None,
     list_: Annotated[
         bool, typer.Option("--list", help="What there is, and what it costs on this machine.")
     ] = False,
@@ -54,7 +55,7 @@ def reproduce(
     from dualstudent.experiments.reproduce import Request
     from dualstudent.experiments.reproduce import reproduce as run_experiment
 
-    run_experiment(Request(what, budget.value, seeds, out, only), console)
+    run_experiment(Request(what, budget.value, seeds, out, only, tuple(set_ or ())), console)
 
 
 def doctor(

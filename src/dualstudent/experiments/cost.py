@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -11,11 +11,11 @@ import torch
 from torch.optim import SGD
 
 from dualstudent.batch import Batch
-from dualstudent.cores import usable_cores
 from dualstudent.data.augment import Augmentation
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import ImageSamples
 from dualstudent.data.splits import share_of
+from dualstudent.grid import runs_at_a_time
 from dualstudent.methods import Method
 from dualstudent.recipes.schema import Recipe
 from dualstudent.training.training import build_method
@@ -83,11 +83,12 @@ class Stopwatch:
         self._paces: dict[tuple[object, ...], Pace] = {}
 
     def seconds(self, recipe: Recipe) -> float:
-        """About how long a run takes, on one core or on the GPU."""
+        """About how long a run takes, on one core or on the GPUs that share its batches."""
         pace = self._pace(recipe)
         tests = math.ceil(recipe.schedule.epochs / recipe.evaluation.every)
         looks = tests * 2 * _tested(recipe)  # each image clean and perturbed
-        return steps_of(recipe) * recipe.batch.size * pace.training + looks * pace.test
+        training = steps_of(recipe) * recipe.batch.size * pace.training / _gpus(recipe)
+        return training + looks * pace.test  # one process tests
 
     def _pace(self, recipe: Recipe) -> Pace:
         key = (recipe.method.name, *recipe.method.networks(recipe.network), _shape(recipe))
@@ -114,16 +115,15 @@ def measured_pace(recipe: Recipe) -> Pace:
         size = min(2 * size, recipe.batch.size)
 
 
-def wall_clock(seconds: Iterable[float]) -> float:
+def wall_clock(recipes: Collection[Recipe], stopwatch: Stopwatch) -> float:
     """Of runs that share the cores, a run each, or that have the GPU one after the other."""
-    of_runs = list(seconds)
-    workers = 1 if torch.cuda.is_available() else usable_cores()
-    return max(sum(of_runs) / workers, max(of_runs, default=0.0))
+    of_runs = [stopwatch.seconds(recipe) for recipe in recipes]
+    return max(sum(of_runs) / runs_at_a_time(recipes), max(of_runs, default=0.0))
 
 
 def _built(recipe: Recipe) -> tuple[Method, list[SGD]]:
     """The method in front of random images, and an optimizer for each student."""
-    method = build_method(recipe, _stand_in(recipe)).to(_device()).train()
+    method = build_method(recipe, _stand_in(recipe)).to(_device(recipe)).train()
     return method, [
         SGD(student.parameters(), lr=1e-3, momentum=0.9, nesterov=True)
         for student in method.students
@@ -141,11 +141,12 @@ def _stand_in(recipe: Recipe) -> PreparedData:
 
 
 def _random_batch(recipe: Recipe, size: int) -> Batch:
+    device = _device(recipe)
     views = [
-        torch.randn(size, *_shape(recipe), device=_device()).to(memory_format=torch.channels_last)
+        torch.randn(size, *_shape(recipe), device=device).to(memory_format=torch.channels_last)
         for _ in range(2)
     ]
-    positions = torch.arange(size, device=_device())
+    positions = torch.arange(size, device=device)
     known = positions >= size - max(1, size * recipe.batch.labeled // recipe.batch.size)
     labels = torch.where(known, positions % _classes(recipe), -1)
     return Batch(views[0], views[1], labels, ~known, positions)
@@ -174,8 +175,14 @@ def _timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-def _device() -> str:
-    return "cuda" if torch.cuda.is_available() else "cpu"
+def _device(recipe: Recipe) -> str:
+    return "cuda" if recipe.device.uses_cuda else "cpu"
+
+
+def _gpus(recipe: Recipe) -> int:
+    """How many share the batches of a run; 1 also where there are none."""
+    there = torch.cuda.device_count() if recipe.device.uses_cuda else 1
+    return min(recipe.device.processes, there)
 
 
 def _published(name: str | None) -> Published:

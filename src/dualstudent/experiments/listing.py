@@ -45,6 +45,6 @@ def list_experiments(console: Console) -> None:
 
 
 def _numbers(runs: Mapping[str, Recipe], stopwatch: Stopwatch) -> list[str]:
-    seconds = wall_clock(stopwatch.seconds(recipe) for recipe in runs.values())
+    seconds = wall_clock(runs.values(), stopwatch)
     steps = sum(map(steps_of, runs.values()))
     return [str(len(runs)), f"{steps:,}", roughly(seconds)]

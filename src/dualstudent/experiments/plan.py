@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from dualstudent.errors import UserError
 from dualstudent.experiments.schema import BudgetName, Cell, Experiment, Table
-from dualstudent.recipes.reading import merged, recipe_table, validated
+from dualstudent.recipes.reading import changed, merged, recipe_table, validated
 from dualstudent.recipes.schema import Recipe
 
 
@@ -23,12 +23,14 @@ class Plan:
         budget: at which size.
         seeds: runs of each cell, with the seeds 0, 1, …
         recipes: cell → its recipe, with seed 0.
+        changes: what was set in every run, ``"key=value"`` each.
     """
 
     experiment: Experiment
     budget: BudgetName
     seeds: int
     recipes: dict[Cell, Recipe]
+    changes: tuple[str, ...] = ()
 
     def of_cell(self, cell: Cell) -> dict[str, Recipe]:
         """Name → recipe of the runs of one cell, a seed each."""
@@ -49,13 +51,19 @@ class Plan:
         return found
 
 
-def plan(experiment: Experiment, budget: BudgetName, seeds: int | None = None) -> Plan:
+def plan(
+    experiment: Experiment,
+    budget: BudgetName,
+    seeds: int | None = None,
+    changes: Sequence[str] = (),
+) -> Plan:
     """What is to be run for an experiment.
 
     Args:
         experiment: what is to be shown.
         budget: ``"full"`` as in the paper, or ``"cpu"``.
         seeds: how many runs a cell has; default: as the experiment says for the budget.
+        changes: ``"key=value"`` each, on top of everything else, in every run.
 
     Example:
         >>> from dualstudent.experiments.reading import load_experiment
@@ -63,11 +71,15 @@ def plan(experiment: Experiment, budget: BudgetName, seeds: int | None = None) -
         >>> recipes[Cell("DS (600)", "2k labels")].schedule.epochs
         600
     """
+    if any(change.partition("=")[0].strip() == "seed" for change in changes):
+        raise UserError("--set seed: the seeds are 0, 1, …; say how many by --seeds")
     recipes = {
-        cell: validated(_table(experiment, budget, cell), f"of {experiment.name}, {cell}")
+        cell: validated(
+            changed(_table(experiment, budget, cell), changes), f"of {experiment.name}, {cell}"
+        )
         for cell in experiment.cells(budget)
     }
-    return Plan(experiment, budget, seeds or experiment.seeds_of(budget), recipes)
+    return Plan(experiment, budget, seeds or experiment.seeds_of(budget), recipes, tuple(changes))
 
 
 def run_name(recipe: Recipe) -> str:

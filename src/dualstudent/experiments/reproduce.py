@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from rich.console import Console
 from rich.table import Table
 
@@ -36,6 +35,7 @@ class Request:
         seeds: runs of each cell; None: as the experiment says.
         out: folder; the runs go to ``runs`` in it, which all experiments of a budget share.
         only: run only the cells in whose name this occurs.
+        changes: ``"key=value"`` each, of every run.
     """
 
     what: str
@@ -43,6 +43,7 @@ class Request:
     seeds: int | None = None
     out: Path | None = None
     only: str = ""
+    changes: tuple[str, ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -56,6 +57,7 @@ class Request:
         words += ["--seeds", str(self.seeds)] if self.seeds else []
         words += ["--out", str(self.out)] if self.out else []
         words += ["--only", self.only] if self.only else []
+        words += [word for change in self.changes for word in ("--set", change)]
         return shlex.join(words)
 
 
@@ -73,8 +75,8 @@ def reproduce(request: Request, console: Console) -> Path:
         UserError: if data are missing; then nothing has been run.
         Interrupted: after Ctrl-C or SIGTERM; the command that continues is in its message.
     """
-    planned = plan(load_experiment(request.what), request.budget, request.seeds)
-    experiment = planned.experiment
+    experiment = load_experiment(request.what)
+    planned = plan(experiment, request.budget, request.seeds, request.changes)
     wanted = planned.runs(planned.cells_with(request.only))
     runs_folder = request.folder / "runs"
     check_data(wanted, runs_folder)
@@ -84,7 +86,7 @@ def reproduce(request: Request, console: Console) -> Path:
         console.print(f"Made smaller: {experiment.cpu.smaller}", soft_wrap=True)
     try:
         with progress_on(console, unit="epochs") as progress:
-            run_grid(wanted, runs_folder, progress.observer(experiment.name), _workers())
+            run_grid(wanted, runs_folder, progress.observer(experiment.name))
     except Interrupted as stop:
         raise Interrupted(stop.number, stop.done, request.command) from stop
     folder = request.folder / experiment.name
@@ -118,11 +120,6 @@ def write_results(planned: Plan, runs: FinishedRuns, command: str, folder: Path)
         save_picture(figure, folder / name)
     write_page(folder / "index.html", planned.experiment, table, figures)
     return table
-
-
-def _workers() -> int | None:
-    """One run at a time where there is a GPU, which it then has to itself; else one a core."""
-    return 1 if torch.cuda.is_available() else None
 
 
 def _shown(table: ComparisonTable, title: str) -> Table:

@@ -102,6 +102,8 @@ def _notes(plan: Plan, runs: FinishedRuns, command: str) -> list[str]:
         f"{', '.join(versions) or 'no run yet'}.",
         f"Made by: `{command}`",
     ]
+    if plan.changes:
+        notes.insert(1, f"Changed in every run: {', '.join(plan.changes)}.")
     if any(row.paper and any("†" in value for value in row.paper) for row in experiment.rows):
         notes.insert(1, "† published by others, better than by the authors of the method.")
     return notes

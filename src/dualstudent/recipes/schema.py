@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+import torch
 from pydantic import Field
 
 from dualstudent.data.augment import Augmentation, Normalisation
@@ -30,6 +31,11 @@ class DeviceSettings(Settings):
         1, gt=0, description="how many share each batch, one device each; gradients are averaged"
     )
     precision: Literal["32-true", "bf16-mixed"] = "32-true"
+
+    @property
+    def uses_cuda(self) -> bool:
+        """Whether a CUDA device computes here."""
+        return self.accelerator in ("auto", "cuda") and torch.cuda.is_available()
 
 
 class Recipe(Settings):

@@ -17,7 +17,12 @@ def summarised(
     """
     last = metrics[-1]
     errors = [last["test"][name]["error"] for name in headline if last["test"]]
-    every = [figures["error"] for record in metrics for figures in record["test"].values()]
+    every = [
+        figures["error"]
+        for record in metrics
+        for name, figures in record["test"].items()
+        if name in headline
+    ]
     return {
         "error": fmean(errors) if errors else None,
         "headline": headline,
