@@ -1,8 +1,13 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from dualstudent import load_recipe
+from dualstudent.cores import usable_cores
+from dualstudent.training.processes import followers
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs Linux")
@@ -15,3 +20,13 @@ def test_a_process_that_may_use_one_core_counts_one() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert answer.stdout == "1\n"
+
+
+def test_processes_of_a_run_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("joblib.cpu_count", lambda: 64)
+    recipe = load_recipe("imagenet", ["device.processes=1"])
+    with followers(recipe, Path("nowhere")):
+        assert usable_cores() == 64
+    for processes, cores in ((8, 8), (100, 1)):
+        monkeypatch.setenv("WORLD_SIZE", str(processes))
+        assert usable_cores() == cores

@@ -1,4 +1,8 @@
+import os
 import signal
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -77,3 +81,56 @@ def test_an_empty_or_finished_grid_starts_nothing(tmp_path: Path) -> None:
     train(RECIPES["seed-0"], tmp_path / "seed-0")
     runs = run_grid({"seed-0": RECIPES["seed-0"]}, tmp_path, workers=1)
     assert runs == {"seed-0": Run(tmp_path / "seed-0")}
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from dualstudent.grid import run_grid
+from tests.training.small import small_recipe
+if __name__ == "__main__":
+    recipe = small_recipe("schedule.epochs=10000", "evaluation.every=1000")
+    run_grid({"long": recipe}, Path(sys.argv[1]), workers=1)
+"""
+
+
+@pytest.fixture
+def long_grid(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A grid of one run that would take hours, in its first epochs."""
+    (tmp_path / "program.py").write_text(PROGRAM)
+    root = Path(__file__).parents[1]
+    parent = subprocess.Popen(
+        [sys.executable, tmp_path / "program.py", tmp_path / "grid"],
+        env=os.environ | {"PYTHONPATH": str(root)},
+        stderr=subprocess.DEVNULL,
+    )
+    metrics = Run(tmp_path / "grid" / "long").metrics
+    while parent.poll() is None and not (metrics.is_file() and metrics.stat().st_size):
+        os.sched_yield()
+    yield parent
+    parent.kill()
+    parent.wait()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP])
+def test_a_run_ends_with_the_grid_that_began_it(
+    long_grid: subprocess.Popen[bytes], number: int, tmp_path: Path
+) -> None:
+    run = Run(tmp_path / "grid" / "long")
+    assert not run.checkpoint.is_file()
+    long_grid.send_signal(number)
+    long_grid.wait()
+    while True:  # it is reserved by the process that trains it, until that has ended
+        try:
+            with run.reserved():
+                break
+        except UserError:
+            os.sched_yield()
+    assert run.checkpoint.is_file()
+    assert not run.result.is_file()
+
+
+def test_a_failing_disk_is_told_with_the_run_that_met_it(tmp_path: Path) -> None:
+    (tmp_path / "seed-0").write_text("a file where a folder should be")
+    with pytest.raises(UserError, match=r"seed-0: .*Not a directory"):
+        run_grid({"seed-0": RECIPES["seed-0"]}, tmp_path, workers=1)

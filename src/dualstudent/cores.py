@@ -1,8 +1,14 @@
 """How many things to do at once."""
 
+import os
+
+WORLD_SIZE = "WORLD_SIZE"  # torch's name for how many processes work on the same run
+
 
 def usable_cores() -> int:
     """The cores that are ours: fewer than the machine's where a task set or a quota says so.
+
+    Processes that share the batches of a run share the cores, too.
 
     Example:
         >>> usable_cores() >= 1
@@ -10,4 +16,4 @@ def usable_cores() -> int:
     """
     from joblib import cpu_count  # knows the quota of a container; here, for it takes long to load
 
-    return int(cpu_count())
+    return max(1, int(cpu_count()) // int(os.environ.get(WORLD_SIZE, "1")))

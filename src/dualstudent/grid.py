@@ -3,6 +3,7 @@
 import contextlib
 import multiprocessing
 import os
+import signal
 from collections.abc import Iterable, Mapping
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -14,6 +15,7 @@ import torch
 from dualstudent.cores import usable_cores
 from dualstudent.errors import UserError
 from dualstudent.interruption import Interrupted, StopRequest
+from dualstudent.parent import when_parent_ends
 from dualstudent.recipes.schema import Recipe
 from dualstudent.runs import train_or_resume
 from dualstudent.training.loop import Observer
@@ -110,9 +112,10 @@ class _Workers:
         epochs = {}
         for connection in wait(list(self.busy), seconds):
             assert isinstance(connection, Connection)
-            message = _received(connection)
+            name = self.busy[connection]
+            message = _received(connection, name)
             if isinstance(message, int):
-                epochs[self.busy[connection]] = message
+                epochs[name] = message
             elif message:
                 raise UserError(message)
             else:
@@ -136,6 +139,7 @@ class _Reports(Observer):
 
 def _work(connection: Connection) -> None:
     os.setsid()  # Ctrl-C is the parent's to handle: it stops every worker once
+    when_parent_ends(lambda: os.kill(os.getpid(), signal.SIGTERM))  # with a checkpoint
     torch.set_num_threads(1)
     while True:
         try:
@@ -146,7 +150,7 @@ def _work(connection: Connection) -> None:
             train_or_resume(recipe, folder, _Reports(connection, recipe.schedule.epochs))
         except Interrupted:
             return
-        except UserError as error:
+        except (UserError, OSError) as error:
             _tell(connection, f"{name}: {error}")
         else:
             _tell(connection, "")
@@ -158,9 +162,12 @@ def _tell(connection: Connection, message: int | str) -> None:
         connection.send(message)
 
 
-def _received(connection: Connection) -> int | str:
+def _received(connection: Connection, name: str) -> int | str:
     try:
         message: int | str = connection.recv()
     except EOFError:
-        return "a worker process died"
+        return (
+            f"{name}: its process died, perhaps for lack of memory; close other programs, and the "
+            "same command continues"
+        )
     return message

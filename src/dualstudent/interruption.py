@@ -1,4 +1,4 @@
-"""A clean stop on Ctrl-C and SIGTERM."""
+"""A clean stop on Ctrl-C, on SIGTERM, and when the terminal is closed."""
 
 import signal
 import threading
@@ -21,8 +21,13 @@ class Interrupted(Exception):
         super().__init__(f"{name} after {done}; continue with: {command}")
 
 
+STOPS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+
+
 class StopRequest:
-    """While entered, the first SIGINT or SIGTERM only takes a note; a second one acts as usual.
+    """While entered, the first of ``STOPS`` only takes a note; a second one acts as usual.
+
+    A signal that is ignored, as SIGHUP is under nohup, stays so; SIGINT always counts.
 
     Attributes:
         received: the number of the signal, or None.
@@ -34,8 +39,9 @@ class StopRequest:
 
     def __enter__(self) -> "StopRequest":
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._previous[number] = signal.signal(number, self._take_note)
+            for number in STOPS:
+                if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:
+                    self._previous[number] = signal.signal(number, self._take_note)
         return self
 
     def __exit__(

@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from lightning_fabric.utilities.exceptions import MisconfigurationException
 
 from dualstudent import Run, UserError, load_recipe, load_trained, train
 from dualstudent.data.batches import Batches
 from dualstudent.data.streams import Share
 from dualstudent.randomness import seed_for
+from dualstudent.recipes.schema import DeviceSettings
 from dualstudent.training.checkpoint import read_tensors
+from dualstudent.training.processes import build_fabric
 from dualstudent.training.training import Training
 from tests.training.small import SMALL, small_recipe
 
@@ -112,3 +115,12 @@ def test_what_cannot_be_shared_is_refused_and_leaves_nothing(
     with pytest.raises(UserError, match=telling):
         train(recipe, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_fewer_gpus_than_processes_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_few(**_: object) -> None:
+        raise MisconfigurationException("You requested gpu: [0, 1] But your machine only has: [0]")
+
+    monkeypatch.setattr("dualstudent.training.processes.Fabric", too_few)
+    with pytest.raises(UserError, match=r"'auto' with device\.processes = 2 is not .* use fewer"):
+        build_fabric(DeviceSettings(processes=2))

@@ -11,6 +11,10 @@ from pathlib import Path
 import pytest
 
 from dualstudent import Recipe, Run, UserError, load_recipe, resume, train
+from dualstudent.data.batches import Batches
+from dualstudent.data.image_files import ImageFiles
+from dualstudent.data.prepare import prepare
+from dualstudent.data.streams import Share
 from dualstudent.recipes.reading import to_toml
 from dualstudent.training.model import evaluate_run
 from tests.conftest import Command
@@ -163,6 +167,22 @@ def test_too_many_broken_images_end_the_run(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"images looked at cannot be read"):
         train(recipe(folder, workers=0), tmp_path / "run")
     assert (tmp_path / "run" / "log.txt").read_text().count("not an image") > 5
+
+
+def test_processes_that_share_a_run_end_it_together(tmp_path: Path) -> None:
+    """The image that is broken is one that the follower meets in the first step."""
+    shared = recipe(
+        write_imagenet(tmp_path / "data"), 0, "device.processes=2", "data.broken_share=0"
+    )
+    data = prepare(shared.data, shared.seed, shared.augmentation, shared.normalisation)
+    met_by_follower = Batches(data, shared.batch, shared.seed, share=Share(1, 2)).at(0).positions
+    assert isinstance(data.source, ImageFiles)
+    broken = data.source.path(int(met_by_follower[0]))
+    broken.write_text("no image")
+
+    with pytest.raises(UserError, match=r"too many of the images cannot be read; .*log\.txt names"):
+        train(shared, tmp_path / "run")
+    assert (tmp_path / "run" / "log.txt").read_text().startswith(f"{broken}: not an image")
 
 
 def test_the_command_line_shows_the_count(tmp_path: Path, command: Command) -> None:

@@ -60,7 +60,7 @@ class Batches:
         # Strided like the positions: each stream's part is a multiple of the shares.
         self._unlabeled = share.of(torch.tensor(teaches, device=device))
         look = StepLook(data.train, streams, seed, views, device, share)
-        self._looks = Prefetch(look, data.train, device)
+        self._looks = Prefetch(look, data.train, device, refuses=share.count == 1)
 
     def at(self, step: int) -> Batch:
         """The batch of step ``step``, counted from 0 over all epochs; the unlabeled come first.

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from dualstudent.data.files import DataWarning
 from dualstudent.errors import UserError
@@ -40,36 +41,52 @@ class Tally:
     def write_to(self, log: Path) -> None:
         """Name broken samples in ``log`` from now on; what it names already stays as it is."""
         self._log = log
-        if log.is_file():
-            self._named.update(dict.fromkeys(log.read_text("utf-8").splitlines()))
+        self._named.update(_lines(log))
 
     @property
     def different(self) -> int:
-        """How many broken samples were named."""
-        return len(self._named)
+        """How many broken samples were named, also by other processes in the same log."""
+        return len(self._named | _lines(self._log))
+
+    @property
+    def too_many(self) -> bool:
+        """Whether the share of the broken is too large."""
+        return self._broken > self._share * max(self._looked, _LOOKED_AT_LEAST)
 
     def add(self, looked: int, broken: Sequence[str]) -> None:
-        """Count what was looked at, and what was broken of it.
-
-        Raises:
-            UserError: if the share of the broken is too large.
-        """
+        """Count what was looked at, and what was broken of it."""
         self._looked += looked
         self._broken += len(broken)
         for line in broken:
             if line not in self._named:
                 self._named[line] = None
                 self._name(line)
-        if self._broken > self._share * max(self._looked, _LOOKED_AT_LEAST):
-            raise UserError(
-                f"{self._broken:,} of {self._looked:,} images looked at cannot be read, the last "
-                f"one was {broken[-1]}; more than data.broken_share = {self._share:g} of them are "
-                "not accepted: replace the files, or allow more"
-            )
+
+    def refuse(self) -> NoReturn:
+        """Say that too many are broken.
+
+        Raises:
+            UserError: always.
+        """
+        found = f"{self._broken:,} of {self._looked:,} images looked at cannot be read"
+        last = f", the last one was {[*self._named][-1]}" if self._named else ""
+        if not self.too_many:  # another process met them
+            found, last = "too many of the images cannot be read", f"; {self._log} names them"
+        raise UserError(
+            f"{found}{last}; more than data.broken_share = {self._share:g} of them are "
+            "not accepted: replace the files, or allow more"
+        )
 
     def _name(self, line: str) -> None:
         if self._log is None:
             warnings.warn(f"left out: {line}", DataWarning, stacklevel=3)
-            return
-        with self._log.open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
+        elif line not in _lines(self._log):  # of another process
+            with self._log.open("a", encoding="utf-8") as file:
+                file.write(line + "\n")
+
+
+def _lines(log: Path | None) -> dict[str, None]:
+    """In their order, each once."""
+    if log is None or not log.is_file():
+        return {}
+    return dict.fromkeys(log.read_text("utf-8").splitlines())

@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader, Dataset
 from dualstudent.data.looks import Look
 from dualstudent.data.samples import Samples
 from dualstudent.errors import UserError
+from dualstudent.interruption import STOPS
 
 
 class Prefetch:
@@ -33,6 +34,8 @@ class Prefetch:
         samples: that it looks at.
         device: where to bring the views.
         end: the first number that will not be asked for; default: there is none.
+        refuses: whether too many broken samples raise an error here; where several processes
+            share a step, all must finish it before they can stop together.
     """
 
     def __init__(
@@ -41,8 +44,10 @@ class Prefetch:
         samples: Samples,
         device: torch.device | str,
         end: int | None = None,
+        refuses: bool = True,
     ) -> None:
         self._look, self._samples, self._device = look, samples, device
+        self._refuses = refuses
         self._numbers = _Numbers(0, end)
         self._workers = samples.workers if end is None else min(samples.workers, end)
         self._expected = -1
@@ -62,8 +67,11 @@ class Prefetch:
             UserError: if too many samples cannot be read, or a worker died.
         """
         look = self._arrived(number) if self._workers else self._look(number)
-        if self._samples.tally is not None:
-            self._samples.tally.add(len(look.positions) + len(look.broken), look.broken)
+        tally = self._samples.tally
+        if tally is not None:
+            tally.add(len(look.positions) + len(look.broken), look.broken)
+            if self._refuses and tally.too_many:
+                tally.refuse()
         if not look.views:
             raise UserError(f"too many images cannot be read, the last was {look.broken[-1]}")
         look = look.to(self._device)
@@ -137,7 +145,7 @@ def _signals_left_to_the_parent() -> Iterator[None]:
     """
     on_child, in_main_thread = signal.getsignal(signal.SIGCHLD), current_thread() is main_thread()
     resource_tracker.ensure_running()  # starting it would let the signals through
-    held_before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    held_before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
     try:
         yield
     finally:

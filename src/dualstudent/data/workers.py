@@ -3,7 +3,6 @@
 import multiprocessing
 import os
 import signal
-import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -13,6 +12,7 @@ from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
 from dualstudent.errors import UserError
+from dualstudent.parent import when_parent_ends
 
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
@@ -85,11 +85,4 @@ def _in_order(
 def _begin_worker() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     warnings.simplefilter("ignore")  # what matters comes back as a result
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()  # also when it was killed and could not say so
-        os._exit(1)
+    when_parent_ends(lambda: os._exit(1))

@@ -132,7 +132,13 @@ class _Loop:
                 self._observer.on_step(course.step)
                 waited = time.monotonic() - self._last_checkpoint
                 overdue = waited > _SECONDS_BETWEEN_CHECKPOINTS
-                stopped, due = largest(training.fabric, [stop.received or 0, int(overdue)])
+                tally = training.data.tally
+                too_many_broken = tally is not None and tally.too_many
+                stopped, due, refused = largest(
+                    training.fabric, [stop.received or 0, int(overdue), int(too_many_broken)]
+                )
+                if refused and tally is not None:
+                    tally.refuse()
                 if due or stopped or course.done:
                     self._save()
                 if stopped and not course.done:

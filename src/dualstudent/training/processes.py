@@ -17,8 +17,10 @@ from pathlib import Path
 import torch
 from lightning_fabric import Fabric
 from lightning_fabric.strategies.ddp import DDPStrategy
+from lightning_fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor, distributed
 
+from dualstudent.cores import WORLD_SIZE
 from dualstudent.errors import UserError
 from dualstudent.recipes.schema import DeviceSettings, Recipe
 
@@ -38,11 +40,13 @@ def build_fabric(settings: DeviceSettings) -> Fabric:
             strategy=strategy,
             precision=settings.precision,
         )
-    except (RuntimeError, ValueError) as error:
-        many = f" with device.processes = {settings.processes}" if settings.processes > 1 else ""
+    except (MisconfigurationException, RuntimeError, ValueError) as error:
+        many, advice = "", "use 'auto' or 'cpu'"
+        if settings.processes > 1:
+            many = f" with device.processes = {settings.processes}"
+            advice = "use fewer, one for each GPU, or the accelerator 'cpu'"
         raise UserError(
-            f"device.accelerator = {settings.accelerator!r}{many} is not available here; "
-            f"use 'auto' or 'cpu'{', or fewer processes' if many else ''}"
+            f"device.accelerator = {settings.accelerator!r}{many} is not available here; {advice}"
         ) from error
     if settings.processes > 1:
         fabric.launch()  # waits until all processes are there
@@ -77,7 +81,7 @@ def followers(recipe: Recipe, folder: Path) -> Iterator[None]:
     meeting_point = {
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(_free_port()),
-        "WORLD_SIZE": str(recipe.device.processes),
+        WORLD_SIZE: str(recipe.device.processes),
     }
     before, threads = dict(os.environ), torch.get_num_threads()
     os.environ.update(meeting_point | {_RANK: "0"})
