@@ -1,4 +1,5 @@
 import io
+import re
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from dualstudent.data.cifar import load_cifar10, load_cifar100
 from dualstudent.data.files import DataWarning
 from dualstudent.data.images import Images
 from dualstudent.errors import UserError
+from tests.data.rights import refused_without_rights_to
 
 Contents = dict[str, bytes]
 
@@ -81,7 +83,7 @@ def refusal(load_images: Callable[[str, Path], Images], folder: Path, part: str 
         load_images(part, folder)
     message = str(refused.value)
     assert "\n" not in message
-    assert "delete it to download it" in message
+    assert re.search(r"; delete \S+ to download the published one$", message)
     return message
 
 
@@ -141,6 +143,27 @@ def test_extracted_files_come_before_the_archive(tmp_path: Path) -> None:
 
     with pytest.warns(DataWarning, match="5 images"):
         assert load_cifar10("train", tmp_path).labels.tolist() == LABELS[:5]
+
+
+def test_every_extracted_batch_is_compared_with_the_published_one(tmp_path: Path) -> None:
+    extracted = write_folder(tmp_path, CIFAR10)
+
+    expected = f"^cifar10 train: {', '.join(BATCHES)} in {extracted} differ from the published"
+    with pytest.warns(DataWarning, match=expected):
+        load_cifar10("train", tmp_path)
+
+
+def test_as_many_extracted_images_as_published_but_others_give_one_warning(tmp_path: Path) -> None:
+    ten_thousand_black = bytes(10_000 * 3073)
+    extracted = write_folder(tmp_path, CIFAR10 | {"test_batch.bin": ten_thousand_black})
+
+    with pytest.warns(DataWarning) as caught:
+        load_cifar10("test", tmp_path)
+
+    (warning,) = caught
+    expected = f"cifar10 test: test_batch.bin in {extracted} differs from the published files"
+    assert expected in str(warning.message)
+    assert "10,000 images of 10,000" in str(warning.message)
 
 
 @pytest.mark.parametrize(
@@ -317,9 +340,24 @@ def test_a_folder_that_cannot_be_searched_is_refused(
     monkeypatch.setattr(Path, "stat", denied)  # permissions do not stop an administrator
 
     with pytest.raises(
-        UserError, match=r"cannot look for .*cifar10.*: Permission denied; choose another"
+        UserError, match=r"cannot look for .*cifar10.*: Permission denied; ask .* or choose another"
     ):
         load_cifar10("train", tmp_path)
+
+
+@pytest.mark.parametrize("file", [BATCHES[2], "batches.meta.txt"])
+def test_an_extracted_file_without_read_rights_is_named(tmp_path: Path, file: str) -> None:
+    extracted = write_folder(tmp_path, CIFAR10)
+
+    with refused_without_rights_to(extracted / file):
+        load_cifar10("train", tmp_path)
+
+
+def test_an_archive_without_read_rights_is_not_called_broken(tmp_path: Path) -> None:
+    archive = write_archive(tmp_path, CIFAR100, 100)
+
+    with refused_without_rights_to(archive):
+        load_cifar100("train", tmp_path)
 
 
 @pytest.mark.parametrize(

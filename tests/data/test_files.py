@@ -12,10 +12,11 @@ import pooch
 import pytest
 
 from dualstudent.data import files
-from dualstudent.data.files import DataWarning, PublishedFile, fetch, warn_if_unknown
+from dualstudent.data.files import DataWarning, PublishedFile, fetch, reading, warn_if_unknown
 from dualstudent.errors import UserError
 
 NAME, CONTENT = "digits.bin", b"what the authors published"
+MD5 = hashlib.md5(CONTENT).hexdigest()
 
 
 def published(address: str, content: bytes = CONTENT) -> PublishedFile:
@@ -110,8 +111,28 @@ def test_a_folder_that_cannot_be_written_is_named_with_the_cause(
     monkeypatch.setattr(os, "makedirs", denied)  # permissions do not stop an administrator
     folder = tmp_path / "closed"
 
-    with pytest.raises(UserError, match=rf"cannot write to {folder}: .*Permission denied"):
+    expected = rf"cannot write to {folder}: .*Permission denied.*; choose .*--set data\.folder=…"
+    with pytest.raises(UserError, match=expected):
         fetch(published(dead_address), folder)
+
+
+def test_only_what_a_broken_file_causes_is_blamed_on_the_file(tmp_path: Path) -> None:
+    path = tmp_path / NAME
+
+    for harmless in (MemoryError(), KeyError("a mistake of ours")):
+        with pytest.raises(type(harmless)), reading(path, "broken", (OSError, EOFError)):
+            raise harmless
+    with pytest.raises(MemoryError), reading(path, "broken", Exception):
+        raise MemoryError
+    expected = rf"^{path}: broken \(ended\); delete it to download the published one$"
+    with pytest.raises(UserError, match=expected), reading(path, "broken", (OSError, EOFError)):
+        raise EOFError("ended")
+
+
+def test_missing_rights_are_told_without_a_name_from_the_system(tmp_path: Path) -> None:
+    expected = rf"^{tmp_path}: may not be read \(closed\); ask for read rights"
+    with pytest.raises(UserError, match=expected), reading(tmp_path, "broken", Exception):
+        raise PermissionError("closed")
 
 
 def test_the_setting_beats_the_environment_beats_the_cache(
@@ -139,7 +160,7 @@ def test_a_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_the_published_file_with_the_published_count_gives_no_warning(tmp_path: Path) -> None:
     (tmp_path / NAME).write_bytes(CONTENT)
 
-    warn_if_unknown("digits", [(tmp_path / NAME, published(""))], found=5, expected=5)
+    warn_if_unknown("digits", [(tmp_path / NAME, MD5)], found=5, expected=5)
 
 
 @pytest.mark.parametrize(
@@ -149,6 +170,6 @@ def test_anything_else_gives_one_warning(tmp_path: Path, content: bytes, found: 
     (tmp_path / NAME).write_bytes(content)
 
     with pytest.warns(DataWarning, match=f"^digits: .*{found} images of 5 published") as caught:
-        warn_if_unknown("digits", [(tmp_path / NAME, published(""))], found=found, expected=5)
+        warn_if_unknown("digits", [(tmp_path / NAME, MD5)], found=found, expected=5)
 
     assert len(caught) == 1

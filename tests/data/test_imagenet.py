@@ -8,6 +8,7 @@ from dualstudent.data.files import DataWarning
 from dualstudent.data.image_files import ImageFiles
 from dualstudent.data.imagenet import load_imagenet
 from dualstudent.errors import UserError
+from tests.data.rights import refused_without_rights_to
 from tests.data.small_imagenet import SYNSETS, warns_of_the_count, write_imagenet
 
 pytestmark = warns_of_the_count
@@ -154,3 +155,9 @@ def test_an_empty_class_folder_is_refused(folder: Path) -> None:
 
     with pytest.raises(UserError, match=rf"{SYNSETS[1]}: holds no images"):
         load_imagenet("train", folder)
+
+
+@pytest.mark.parametrize("closed", ["train", "val", f"val/{SYNSETS[1]}"])
+def test_a_folder_without_read_rights_is_named(original: Path, closed: str) -> None:
+    with refused_without_rights_to(original / "imagenet" / closed):
+        load_imagenet("test", original)

@@ -10,6 +10,7 @@ from dualstudent.data.augment import Normalisation, normalised
 from dualstudent.data.files import DataWarning
 from dualstudent.data.mnist import load_mnist
 from dualstudent.errors import UserError
+from tests.data.rights import refused_without_rights_to
 
 IMAGE_FILE, LABEL_FILE = "train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"
 
@@ -137,7 +138,16 @@ def test_a_malformed_file_is_refused(
     message = str(refused.value)
     assert telling in message
     assert str(mnist / file) in message
+    assert message.endswith("; delete it to download the published one")
     assert "\n" not in message
+
+
+@pytest.mark.parametrize("file", [IMAGE_FILE, LABEL_FILE])
+def test_a_good_file_without_read_rights_is_not_called_broken(tmp_path: Path, file: str) -> None:
+    mnist = write(tmp_path, IMAGES, LABELS)
+
+    with refused_without_rights_to(mnist / file):
+        load_mnist("train", tmp_path)
 
 
 @pytest.mark.parametrize(

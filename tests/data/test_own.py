@@ -41,3 +41,16 @@ def test_what_is_not_there_and_what_does_not_fit(data: Path, tmp_path: Path) -> 
         list_images(data, data / "a/1.png")
     with pytest.raises(UserError, match=r"1\.png: is neither Parquet nor UTF-8 text"):
         list_images(data / "a/1.png")
+
+
+def test_own_images_without_rights_get_no_advice_about_published_data(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(path: Path, **_: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "stat", denied)  # permissions do not stop an administrator
+
+    expected = f"cannot look for {data}: Permission denied; ask for read rights, or give other"
+    with pytest.raises(UserError, match=expected):
+        list_images(data)

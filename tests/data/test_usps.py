@@ -9,6 +9,7 @@ from dualstudent.data.augment import Normalisation, normalised
 from dualstudent.data.files import DataWarning
 from dualstudent.data.usps import load_usps
 from dualstudent.errors import UserError
+from tests.data.rights import refused_without_rights_to
 
 GREY = np.linspace(-1, 1, 256)
 
@@ -95,7 +96,15 @@ def test_a_malformed_file_is_refused(tmp_path: Path, content: bytes, telling: st
     message = str(refused.value)
     assert telling in message
     assert str(path) in message
+    assert message.endswith("; delete it to download the published one")
     assert "\n" not in message
+
+
+def test_a_good_file_without_read_rights_is_not_called_broken(tmp_path: Path) -> None:
+    path = write(tmp_path, bz2.compress(GOOD.encode()))
+
+    with refused_without_rights_to(path):
+        load_usps("train", tmp_path)
 
 
 @pytest.mark.parametrize(

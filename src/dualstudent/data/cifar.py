@@ -10,7 +10,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from dualstudent.data.files import PublishedFile, fetch, is_there, warn_if_unknown
+from dualstudent.data.files import (
+    PublishedFile,
+    fetch,
+    is_there,
+    reading,
+    refusal,
+    warn_if_unknown,
+)
 from dualstudent.data.images import Images
 from dualstudent.errors import UserError
 
@@ -24,7 +31,7 @@ class _Cifar:
     name: str
     folder: str  # of the files, extracted and in the archive
     archive: PublishedFile
-    parts: dict[str, tuple[str, ...]]
+    parts: dict[str, dict[str, str | None]]  # files in their order, each with its md5 if known
     class_names: str
     labels: tuple[int, ...]  # classes that each label byte of a record tells apart; we use the last
 
@@ -34,8 +41,14 @@ _CIFAR10 = _Cifar(
     folder="cifar-10-batches-bin",
     archive=PublishedFile("cifar-10-binary.tar.gz", _ADDRESS, "c32a1d4ab5d03f1284b67883e8d87530"),
     parts={
-        "train": tuple(f"data_batch_{number}.bin" for number in range(1, 6)),
-        "test": ("test_batch.bin",),
+        "train": {
+            "data_batch_1.bin": "5dd7e06a14cb22eb9f671a540d1b7c25",
+            "data_batch_2.bin": "5ea93a67294ea407fff1d09f752e9692",
+            "data_batch_3.bin": "942cd6a4bcdd0dd3c604fbe906cb4421",
+            "data_batch_4.bin": "ae636b3ba5c66a11e91e8cb52e771fcb",
+            "data_batch_5.bin": "53f37980c15c3d472c316c40844f3f0d",
+        },
+        "test": {"test_batch.bin": "803d5f7f4d78ea53de84dbe85f74fb6d"},
     },
     class_names="batches.meta.txt",
     labels=(10,),
@@ -44,7 +57,7 @@ _CIFAR100 = _Cifar(
     name="cifar100",
     folder="cifar-100-binary",
     archive=PublishedFile("cifar-100-binary.tar.gz", _ADDRESS, "03b5dce01913d631647c71ecec9e9cb8"),
-    parts={"train": ("train.bin",), "test": ("test.bin",)},
+    parts={"train": {"train.bin": None}, "test": {"test.bin": None}},
     class_names="fine_label_names.txt",
     labels=(20, 100),
 )
@@ -75,13 +88,14 @@ def load_cifar100(part: str, folder: Path) -> Images:
 def _load(cifar: _Cifar, part: str, folder: Path) -> Images:
     extracted = folder / cifar.name / cifar.folder
     names = (*cifar.parts[part], cifar.class_names)
-    known: tuple[Path, PublishedFile | None]
+    known: list[tuple[Path, str | None]]
     if is_there(extracted):
-        origin, known = extracted, (extracted / names[0], None)
+        origin = extracted
+        known = [(extracted / name, md5) for name, md5 in cifar.parts[part].items()]
         contents = _read_folder(extracted, names)
     else:
         origin = fetch(cifar.archive, folder / cifar.name)
-        known = (origin, cifar.archive)
+        known = [(origin, cifar.archive.md5)]
         contents = _read_archive(origin, cifar.folder, names)
     classes = tuple(contents.pop(cifar.class_names).decode(errors="replace").split())
     if len(classes) != cifar.labels[-1]:
@@ -98,7 +112,7 @@ def _load(cifar: _Cifar, part: str, folder: Path) -> Images:
         torch.from_numpy(labels).long(),
         classes,
     )
-    warn_if_unknown(images.name, [known], found=len(images), expected=_PUBLISHED[part])
+    warn_if_unknown(images.name, known, found=len(images), expected=_PUBLISHED[part])
     return images
 
 
@@ -106,7 +120,8 @@ def _read_folder(folder: Path, names: tuple[str, ...]) -> dict[str, bytes]:
     contents = {}
     for name in names:
         try:
-            contents[name] = (folder / name).read_bytes()
+            with reading(folder / name):
+                contents[name] = (folder / name).read_bytes()
         except OSError as error:
             raise _refusal(folder / name, f"cannot be read ({error.strerror})") from error
     return contents
@@ -115,20 +130,19 @@ def _read_folder(folder: Path, names: tuple[str, ...]) -> dict[str, bytes]:
 def _read_archive(archive: Path, inside: str, names: tuple[str, ...]) -> dict[str, bytes]:
     """The content of the named files in the folder ``inside``; nothing else is looked at."""
     contents = {}
-    try:
-        with gzip.open(archive) as unpacked, tarfile.open(fileobj=unpacked, mode="r:") as members:
-            for member in members:
-                folder, _, name = member.name.rpartition("/")
-                if folder == inside and name in names and member.isreg():
-                    stream = members.extractfile(member)
-                    assert stream is not None  # a regular file has content
-                    contents[name] = stream.read()
-            while unpacked.read(1 << 20):  # to the end, where the checksum is
-                pass
-    except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
-        raise UserError(
-            f"{archive}: broken or truncated ({error}); delete it to download it again"
-        ) from error
+    with (
+        reading(archive, "broken or truncated", (OSError, EOFError, zlib.error, tarfile.TarError)),
+        gzip.open(archive) as unpacked,
+        tarfile.open(fileobj=unpacked, mode="r:") as members,
+    ):
+        for member in members:
+            folder, _, name = member.name.rpartition("/")
+            if folder == inside and name in names and member.isreg():
+                stream = members.extractfile(member)
+                assert stream is not None  # a regular file has content
+                contents[name] = stream.read()
+        while unpacked.read(1 << 20):  # to the end, where the checksum is
+            pass
     for name in names:
         if name not in contents:
             raise _refusal(archive / name, f"the archive has no {inside}/{name}")
@@ -153,7 +167,4 @@ def _records(path: Path, content: bytes, cifar: _Cifar) -> np.ndarray:
 
 
 def _refusal(path: Path, why: str) -> UserError:
-    origin = path.parent  # the folder, or the archive
-    return UserError(
-        f"{path}: {why}; replace {origin.name} by the published one or delete it to download it"
-    )
+    return refusal(path, why, delete=path.parent.name)  # the folder, or the archive

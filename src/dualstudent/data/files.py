@@ -3,12 +3,17 @@
 import hashlib
 import os
 import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pooch
 
 from dualstudent.errors import UserError
+
+_ANOTHER_FOLDER = "choose another data folder (--set data.folder=… or DUALSTUDENT_DATA)"
+_GET_RIGHTS = f"ask for read rights, or {_ANOTHER_FOLDER}"
 
 
 class DataWarning(UserWarning):
@@ -54,7 +59,7 @@ def fetch(file: PublishedFile, folder: Path) -> Path:
         )
     except PermissionError as error:
         raise UserError(
-            f"cannot write to {folder}: {error.strerror or error}; choose another data folder"
+            f"cannot write to {folder}: {error.strerror or error}; {_ANOTHER_FOLDER}"
         ) from error
     except OSError as error:
         raise UserError(
@@ -69,27 +74,62 @@ def fetch(file: PublishedFile, folder: Path) -> Path:
     return path
 
 
-def is_there(path: Path) -> bool:
-    """Whether a file or folder exists; refused where the user may not even look."""
+def is_there(path: Path, advice: str = _GET_RIGHTS) -> bool:
+    """Whether a file or folder exists; refused with ``advice`` where the user may not even look."""
     try:
         path.stat()
     except PermissionError as error:
-        raise UserError(
-            f"cannot look for {path}: {error.strerror or error}; choose another data folder"
-        ) from error
+        raise UserError(f"cannot look for {path}: {error.strerror or error}; {advice}") from error
     except OSError:
         return False
     return True
 
 
+@contextmanager
+def reading(
+    path: Path, complaint: str = "", broken: type[Exception] | tuple[type[Exception], ...] = ()
+) -> Iterator[None]:
+    """Turns what goes wrong while a published file or folder is read into advice.
+
+    Args:
+        path: what is read.
+        complaint: what to say of the file if one of the errors ``broken`` occurs.
+        broken: what its reader raises if the file is damaged, or something else altogether.
+
+    Raises:
+        UserError: that asks for read rights if they are missing, else :func:`refusal`.
+    """
+    try:
+        yield
+    except PermissionError as error:
+        raise UserError(
+            f"{error.filename or path}: may not be read ({error.strerror or error}); {_GET_RIGHTS}"
+        ) from error
+    except MemoryError:
+        raise  # not the fault of the file
+    except broken as error:
+        raise refusal(path, f"{complaint} ({error})") from error
+
+
+def refusal(path: Path, why: str, delete: str = "it") -> UserError:
+    """What to raise about a file that cannot be the published one.
+
+    Args:
+        path: of the file.
+        why: it cannot be that one.
+        delete: what must go so that the published one is downloaded.
+    """
+    return UserError(f"{path}: {why}; delete {delete} to download the published one")
+
+
 def warn_if_unknown(
-    data_set: str, paths: list[tuple[Path, PublishedFile | None]], found: int, expected: int
+    data_set: str, paths: Sequence[tuple[Path, str | None]], found: int, expected: int
 ) -> None:
     """One warning for a data set whose files are well formed but not the published ones.
 
-    A path without a published file has no known checksum: only the count can tell.
+    Every path comes with its published md5; where that is not known, only the count can tell.
     """
-    changed = [path.name for path, file in paths if file is not None and _md5(path) != file.md5]
+    changed = [path.name for path, md5 in paths if md5 is not None and _md5(path) != md5]
     if changed or found != expected:
         warnings.warn(
             f"{data_set}: {', '.join(changed) or 'the data'} in {paths[0][0].parent} "

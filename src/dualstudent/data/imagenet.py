@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from dualstudent.data.files import is_there, warn_if_unknown
+from dualstudent.data.files import is_there, reading, warn_if_unknown
 from dualstudent.data.image_files import ImageFiles
 from dualstudent.errors import UserError
 
@@ -57,7 +57,7 @@ def _class_folders(root: Path, part: str) -> list[str]:
     folder = root / _FOLDERS[part]
     if not is_there(folder):
         raise UserError(f"{folder}: not found; {_advice(root, part)}")
-    with os.scandir(folder) as entries:
+    with reading(folder), os.scandir(folder) as entries:
         found = {entry.name: entry.is_dir() for entry in entries if entry.name[0] != "."}
     classes = sorted(name for name, is_folder in found.items() if is_folder)
     loose = [name for name in found if name.lower().endswith(_ENDINGS)]
@@ -90,7 +90,7 @@ def _advice(root: Path, part: str) -> str:
 
 def _images(folder: Path) -> list[tuple[str, int]]:
     """Names and sizes of the images of one class, sorted."""
-    with os.scandir(folder) as entries:
+    with reading(folder), os.scandir(folder) as entries:
         found = sorted(
             (entry.name, entry.stat().st_size)
             for entry in entries

@@ -10,9 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dualstudent.data.files import PublishedFile, fetch, warn_if_unknown
+from dualstudent.data.files import PublishedFile, fetch, reading, refusal, warn_if_unknown
 from dualstudent.data.images import Images
-from dualstudent.errors import UserError
 
 _ADDRESS = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 _FILES = {
@@ -44,18 +43,18 @@ def load_mnist(part: str, folder: Path) -> Images:
     pixels = read_idx(image_path, dimensions=3)
     labels = read_idx(label_path, dimensions=1)
     if pixels.shape[1:] != (28, 28):
-        raise UserError(
-            f"{image_path}: images of {pixels.shape[1]}×{pixels.shape[2]}, MNIST has 28×28"
-        )
+        raise refusal(image_path, f"images of {pixels.shape[1]}×{pixels.shape[2]}, MNIST has 28×28")
     if len(pixels) != len(labels):
-        raise UserError(
-            f"{image_path}: {len(pixels):,} images but {len(labels):,} labels in {label_path}"
+        raise refusal(
+            image_path,
+            f"{len(pixels):,} images but {len(labels):,} labels in {label_path}, "
+            "so one of the two is not the published file",
         )
     if len(pixels) == 0:
-        raise UserError(f"{image_path}: holds no images")
+        raise refusal(image_path, "holds no images")
     if labels.max() > 9:
-        raise UserError(
-            f"{label_path}: labels {int(labels.min())} to {int(labels.max())}, MNIST has 0 to 9"
+        raise refusal(
+            label_path, f"labels {int(labels.min())} to {int(labels.max())}, MNIST has 0 to 9"
         )
     images = Images(
         f"mnist {part}",
@@ -65,7 +64,7 @@ def load_mnist(part: str, folder: Path) -> Images:
     )
     warn_if_unknown(
         images.name,
-        [(image_path, image_file), (label_path, label_file)],
+        [(image_path, image_file.md5), (label_path, label_file.md5)],
         found=len(images),
         expected=_PUBLISHED[part],
     )
@@ -74,25 +73,23 @@ def load_mnist(part: str, folder: Path) -> Images:
 
 def read_idx(path: Path, dimensions: int) -> Tensor:
     """A gzipped idx file of unsigned bytes, checked against its own header."""
-    try:
+    with reading(path, "broken or truncated", (OSError, EOFError, zlib.error)):
         content = gzip.decompress(path.read_bytes())
-    except (OSError, EOFError, zlib.error) as error:
-        raise UserError(
-            f"{path}: broken or truncated ({error}); delete it to download it again"
-        ) from error
     header = 4 * (1 + dimensions)
     if len(content) < header:
-        raise UserError(f"{path}: {len(content)} bytes are too few for an idx header")
+        raise refusal(path, f"{len(content)} bytes are too few for an idx header")
     magic, *shape = struct.unpack_from(f">{1 + dimensions}I", content)
     if magic != _MAGIC[dimensions]:
-        raise UserError(
-            f"{path}: magic number {magic}, "
-            f"an idx file of {dimensions} dimension(s) has {_MAGIC[dimensions]}"
+        raise refusal(
+            path,
+            f"magic number {magic}, "
+            f"an idx file of {dimensions} dimension(s) has {_MAGIC[dimensions]}",
         )
     if len(content) - header != math.prod(shape):
-        raise UserError(
-            f"{path}: the header announces {math.prod(shape):,} bytes "
-            f"but {len(content) - header:,} follow; the file is truncated or damaged"
+        raise refusal(
+            path,
+            f"the header announces {math.prod(shape):,} bytes "
+            f"but {len(content) - header:,} follow, so the file is truncated or damaged",
         )
     values = np.frombuffer(content, np.uint8, offset=header).reshape(shape)
     return torch.from_numpy(values.copy())

@@ -40,7 +40,7 @@ def list_images(
         UserError: if nobody could train with that; the message says what to change.
     """
     for path in filter(None, (data, target)):
-        if not is_there(path):
+        if not is_there(path, "ask for read rights, or give other images"):
             raise UserError(f"{path}: does not exist; give a folder, or a CSV or Parquet file")
     if target is not None:
         for path in (data, target):

@@ -8,9 +8,8 @@ import numpy as np
 import torch
 from scipy.io import loadmat
 
-from dualstudent.data.files import PublishedFile, fetch, warn_if_unknown
+from dualstudent.data.files import PublishedFile, fetch, reading, refusal, warn_if_unknown
 from dualstudent.data.images import Images
-from dualstudent.errors import UserError
 
 _ADDRESS = "http://ufldl.stanford.edu/housenumbers/"
 _FILES = {
@@ -58,7 +57,7 @@ def _load(name: str, parts: list[str], folder: Path) -> Images:
     )
     warn_if_unknown(
         name,
-        [(path, _FILES[part]) for path, part in zip(paths, parts, strict=True)],
+        [(path, _FILES[part].md5) for path, part in zip(paths, parts, strict=True)],
         found=len(images),
         expected=sum(_PUBLISHED[part] for part in parts),
     )
@@ -69,21 +68,23 @@ def _read(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """Pixels (N, 3, 32, 32) uint8, a view of MATLAB's order, and digits (N,) int64."""
     variables = _variables(path)
     if missing := {"X", "y"} - variables.keys():
-        raise _refusal(path, f"holds no variable {min(missing)}")
+        raise refusal(path, f"holds no variable {min(missing)}")
     pixels, labels = np.asarray(variables["X"]), np.asarray(variables["y"])
     if pixels.dtype != np.uint8 or pixels.ndim != 4 or pixels.shape[:3] != (32, 32, 3):
-        raise _refusal(
+        raise refusal(
             path,
             f"X is {pixels.dtype} of shape {pixels.shape}, SVHN has uint8 of (32, 32, 3, images)",
         )
+    if pixels.shape[3] == 0:
+        raise refusal(path, "holds no images")
     if labels.dtype.kind not in "iuf" or labels.shape != (pixels.shape[3], 1):
-        raise _refusal(
+        raise refusal(
             path,
             f"y is {labels.dtype} of shape {labels.shape}, {pixels.shape[3]} images have "
             f"numbers of ({pixels.shape[3]}, 1)",
         )
     if not np.isin(labels, np.arange(1, 11)).all():
-        raise _refusal(
+        raise refusal(
             path,
             f"labels {labels.min():g} to {labels.max():g}, SVHN has 1 to 10, and 10 is the digit 0",
         )
@@ -91,19 +92,14 @@ def _read(path: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _variables(path: Path) -> dict[str, Any]:
-    try:
-        with path.open("rb") as stream, warnings.catch_warnings():
-            if stream.read(len(_MAGIC)) != _MAGIC:
-                raise ValueError(f"does not begin with {_MAGIC.decode()!r}")
-            stream.seek(0)
-            warnings.simplefilter("ignore")  # about variables it cannot read: checked by us
-            variables: dict[str, Any] = loadmat(stream, variable_names=("X", "y"))
-            return variables
-    except MemoryError:
-        raise
-    except Exception as error:  # broken files break the reader in many ways
-        raise _refusal(path, f"not a readable MATLAB 5 file ({error})") from error
-
-
-def _refusal(path: Path, why: str) -> UserError:
-    return UserError(f"{path}: {why}; delete it to download the published one")
+    with (  # broken files break the reader in many ways
+        reading(path, "not a readable MATLAB 5 file", broken=Exception),
+        path.open("rb") as stream,
+        warnings.catch_warnings(),
+    ):
+        if stream.read(len(_MAGIC)) != _MAGIC:
+            raise ValueError(f"does not begin with {_MAGIC.decode()!r}")
+        stream.seek(0)
+        warnings.simplefilter("ignore")  # about variables it cannot read: checked by us
+        variables: dict[str, Any] = loadmat(stream, variable_names=("X", "y"))
+    return variables

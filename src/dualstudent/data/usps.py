@@ -5,9 +5,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from dualstudent.data.files import PublishedFile, fetch, warn_if_unknown
+from dualstudent.data.files import PublishedFile, fetch, reading, refusal, warn_if_unknown
 from dualstudent.data.images import Images
-from dualstudent.errors import UserError
 
 _ADDRESS = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multiclass/"
 _FILES = {
@@ -29,24 +28,22 @@ def load_usps(part: str, folder: Path) -> Images:
 
     file = _FILES[part]
     path = fetch(file, folder / "usps")
-    try:
+    complaint = f"not a readable svmlight file of {_SIDE * _SIDE} values"
+    with reading(path, complaint, (OSError, EOFError, ValueError)):
         features, targets = load_svmlight_file(
             str(path), n_features=_SIDE * _SIDE, zero_based=False
         )
-    except (OSError, EOFError, ValueError) as error:
-        raise UserError(
-            f"{path}: not a readable svmlight file of {_SIDE * _SIDE} values ({error})"
-        ) from error
     values = features.toarray()
     if features.nnz == 0 or features.indices.max() + 1 != _SIDE * _SIDE:
         found = features.indices.max(initial=-1) + 1
-        raise UserError(f"{path}: {found} values an image, USPS has {_SIDE * _SIDE}")
+        raise refusal(path, f"{found} values an image, USPS has {_SIDE * _SIDE}")
     if not np.abs(values).max() <= 1:
-        raise UserError(f"{path}: pixel values up to {np.abs(values).max():g}, USPS has −1 to 1")
+        raise refusal(path, f"pixel values up to {np.abs(values).max():g}, USPS has −1 to 1")
     if not np.isin(targets, np.arange(1, 11)).all():
-        raise UserError(
-            f"{path}: labels {targets.min():g} to {targets.max():g}, "
-            "USPS has 1 to 10 for the digits 0 to 9"
+        raise refusal(
+            path,
+            f"labels {targets.min():g} to {targets.max():g}, "
+            "USPS has 1 to 10 for the digits 0 to 9",
         )
     grey = np.rint((values + 1) * 127.5).astype(np.uint8)
     images = Images(
@@ -55,5 +52,5 @@ def load_usps(part: str, folder: Path) -> Images:
         torch.from_numpy(targets.astype(np.int64) - 1),
         tuple(str(digit) for digit in range(10)),
     )
-    warn_if_unknown(images.name, [(path, file)], found=len(images), expected=_PUBLISHED[part])
+    warn_if_unknown(images.name, [(path, file.md5)], found=len(images), expected=_PUBLISHED[part])
     return images

@@ -204,7 +204,7 @@ def _truths(column: Tensor) -> list[str]:
 def _files(paths: Iterable[Path]) -> list[Path]:
     files: dict[Path, None] = {}
     for path in paths:
-        if not is_there(path):
+        if not is_there(path, "ask for read rights, or give other images"):
             raise UserError(f"{path}: does not exist; give images, or folders of images")
         found = images_below(path) if path.is_dir() else [path]
         if not found:
