@@ -27,10 +27,11 @@ from rich.console import Console
 
 from dualstudent import Recipe, Run, load_recipe
 from dualstudent.cli import run_for_people
+from dualstudent.experiments.measures import spread
 from dualstudent.grid import run_grid
 from dualstudent.training.progress import progress_on
 from dualstudent.training.training import Training
-from tables import read_csv, spread, write_csv, write_table
+from tables import read_csv, write_csv, write_table
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "compare"

@@ -33,10 +33,11 @@ from dualstudent.cli import run_for_people
 from dualstudent.data.embedded import load_mnist_5k
 from dualstudent.data.samples import ImageSamples
 from dualstudent.data.splits import write_manifest
+from dualstudent.experiments.measures import spread
 from dualstudent.grid import run_grid
 from dualstudent.training.progress import ProgressDisplay, progress_on
 from label_orders import ORDERS, Pool
-from tables import read_csv, spread, write_csv, write_table
+from tables import read_csv, write_csv, write_table
 
 RESULTS = Path(__file__).parents[1] / "results" / "label-next"
 REPORTED, TUNED = range(5), range(100, 103)

@@ -29,8 +29,9 @@ from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
 
 from dualstudent import DualStudentClassifier
 from dualstudent.data.embedded import load_mnist_5k
+from dualstudent.experiments.measures import spread
 from dualstudent.report.style import light_frame, save_picture
-from tables import read_csv, spread, write_csv, write_table
+from tables import read_csv, write_csv, write_table
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "labels-worth"

@@ -14,9 +14,10 @@ from rich.console import Console
 
 from dualstudent import Recipe, load_recipe
 from dualstudent.cli import run_for_people
+from dualstudent.experiments.measures import spread
 from dualstudent.grid import run_grid
 from dualstudent.training.progress import progress_on
-from tables import spread, write_csv, write_table
+from tables import write_csv, write_table
 
 RESULTS = Path(__file__).parents[1] / "results" / "noise-claim"
 SEEDS = range(3)
@@ -46,7 +47,7 @@ def main() -> None:
     folder = parser.parse_args().out
     recipes = grid()
     names = {key: "-".join(map(str, key)) for key in recipes}
-    with progress_on(Console(), unit="runs") as progress:
+    with progress_on(Console(), unit="epochs") as progress:
         runs = run_grid(
             {names[key]: recipe for key, recipe in recipes.items()},
             folder,

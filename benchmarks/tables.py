@@ -1,9 +1,8 @@
-"""What the benchmarks share: raw figures as CSV, and means with their spread."""
+"""What the benchmarks share: raw figures as CSV, and tables."""
 
 import csv
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Any
 
 
@@ -26,7 +25,3 @@ def write_table(path: Path, columns: Sequence[str], rows: Sequence[Sequence[str]
     text = "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + "\n"
     path.write_text(text)
     print(text)
-
-
-def spread(values: Sequence[float]) -> str:
-    return f"{fmean(values):.2f} ± {stdev(values):.2f}"

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from dualstudent import UserError
+from dualstudent.experiments.plan import plan
 from dualstudent.experiments.reading import experiment_names, load_experiment
 from dualstudent.experiments.schema import Cell, PaperValue
 from tests.experiments.small import SMALL
@@ -40,6 +41,12 @@ def test_a_file_of_the_user_is_an_experiment(tmp_path: Path) -> None:
         ('["12.50 ± 0.50", "7.25"]', '["7.25"]', "supervised: paper has not one value"),
         ('name = "both"', 'name = "supervised"', "two rows have the same name"),
         ("both = ", "neither = ", "cpu: there is no row 'neither'"),
+        ('figure = "bars"', 'figure = "ablation"', "figure 'ablation' has two panels"),
+        (
+            "[cpu.settings]",
+            '[[cpu.columns]]\nname = "more"\n\n[cpu.settings]',
+            "two columns of cpu have the same name",
+        ),
         ("seeds = 2", "seed = 2", "seed: Extra inputs are not permitted"),
         ("seeds = 2", "seeds = ", "not valid TOML"),
     ],
@@ -51,6 +58,13 @@ def test_a_broken_experiment_is_one_line(old: str, new: str, message: str, tmp_p
     with pytest.raises(UserError, match=message) as error:
         load_experiment(path)
     assert "\n" not in str(error.value)
+
+
+def test_a_recipe_is_looked_for_beside_the_experiment_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(SMALL.replace('recipe = "demo"', 'recipe = "base.toml"'))
+    (tmp_path / "base.toml").write_text('extends = "demo"\nschedule.epochs = 7\n')
+    recipes = plan(load_experiment(tmp_path / "mine.toml"), "full").recipes.values()
+    assert {recipe.schedule.epochs for recipe in recipes} == {7}
 
 
 def test_an_unknown_experiment_is_answered_with_the_known_ones(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import tomllib
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -29,7 +30,7 @@ def load_experiment(name_or_path: str | Path) -> Experiment:
     """
     path = Path(name_or_path)
     try:
-        table = tomllib.loads(_text(str(name_or_path)))
+        table = _beside(path, tomllib.loads(_text(str(name_or_path))))
         return Experiment.model_validate(table | {"name": path.stem})
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"experiment {name_or_path}: not valid TOML: {error}") from error
@@ -38,6 +39,18 @@ def load_experiment(name_or_path: str | Path) -> Experiment:
             ".".join(map(str, problem["loc"])) + ": " + problem["msg"] for problem in error.errors()
         )
         raise UserError(f"experiment {name_or_path}: {problems}") from error
+
+
+def _beside(path: Path, part: Any) -> Any:
+    """A recipe that is a file is named from where the experiment's file is."""
+    if isinstance(part, list):
+        return [_beside(path, each) for each in part]
+    if not isinstance(part, dict):
+        return part
+    found = {key: _beside(path, value) for key, value in part.items()}
+    if isinstance(recipe := found.get("recipe"), str) and recipe.endswith(".toml"):
+        found["recipe"] = str(path.parent / recipe)
+    return found
 
 
 def _text(name: str) -> str:

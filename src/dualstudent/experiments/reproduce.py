@@ -115,7 +115,8 @@ def write_results(planned: Plan, runs: FinishedRuns, command: str, folder: Path)
     table = comparison_table(planned, runs, command)
     (folder / "table.md").write_text(table.to_markdown(), "utf-8")
     write_csv(folder / "table.csv", planned, runs)
-    figures = draw_figures(planned.experiment, runs)
+    smaller = planned.experiment.cpu.smaller if planned.budget == "cpu" else ""
+    figures = draw_figures(planned.experiment, runs, smaller)
     for name, figure in figures.items():
         save_picture(figure, folder / name)
     write_page(folder / "index.html", planned.experiment, table, figures)

@@ -128,7 +128,8 @@ class Experiment(Settings):
     @model_validator(mode="after")
     def _fits_together(self) -> "Experiment":
         rows, columns = [r.name for r in self.rows], [c.name for c in self.columns]
-        for what, names in (("rows", rows), ("columns", columns)):
+        of_cpu = [column.name for column in self.cpu.columns or ()]
+        for what, names in (("rows", rows), ("columns", columns), ("columns of cpu", of_cpu)):
             if len(set(names)) < len(names):
                 raise ValueError(f"two {what} have the same name")
         for row in self.rows:
@@ -137,6 +138,9 @@ class Experiment(Settings):
         for name in self.cpu.rows:
             if name not in rows:
                 raise ValueError(f"cpu: there is no row {name!r}")
+        panels = {row.panel for row in self.rows}
+        if self.figure == "ablation" and len(panels) != 2:
+            raise ValueError("figure 'ablation' has two panels: give each row one of two")
         return self
 
     def cells(self, budget: BudgetName) -> list[Cell]:

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 PAGE_WIDTH = 8.0  # inches; saved at 150 dots an inch, a little more than a README is wide
+LINE_BELOW = 112  # letters of size 9 in that width
 
 
 def literal(text: str) -> str:

@@ -1,6 +1,7 @@
 """The figures of the paper, one file each, drawn from finished runs."""
 
 from collections.abc import Callable
+from textwrap import fill
 
 from matplotlib.figure import Figure
 
@@ -15,6 +16,7 @@ from dualstudent.experiments.figures import (
 )
 from dualstudent.experiments.finished import FinishedRuns
 from dualstudent.experiments.schema import Experiment, FigureName
+from dualstudent.report.style import LINE_BELOW
 
 Draw = Callable[[Experiment, FinishedRuns], dict[str, Figure]]
 
@@ -27,19 +29,32 @@ FIGURES: dict[FigureName, tuple[Draw, ...]] = {
 }
 
 
-def draw_figures(experiment: Experiment, runs: FinishedRuns) -> dict[str, Figure]:
+def draw_figures(
+    experiment: Experiment, runs: FinishedRuns, smaller: str = ""
+) -> dict[str, Figure]:
     """The pictures of an experiment.
 
     Args:
         experiment: what was run.
         runs: the finished runs of each cell, one a seed, in the order of the seeds. A cell
             without runs is left out of the pictures.
+        smaller: what was made smaller than in the paper, to be said below each picture.
 
     Returns:
         file name without suffix → figure. Its label is its text alternative and caption.
     """
-    return {
+    figures = {
         stem: figure
         for draw in FIGURES[experiment.figure]
         for stem, figure in draw(experiment, runs).items()
     }
+    if smaller:
+        for figure in figures.values():
+            _say_below(figure, f"Measured in small: {smaller}.")
+    return figures
+
+
+def _say_below(figure: Figure, text: str) -> None:
+    below = "\n".join(filter(None, [figure.get_supxlabel(), fill(text, LINE_BELOW)]))
+    figure.supxlabel(below, x=0.01, ha="left", fontsize=9)
+    figure.set_label(f"{figure.get_label()} {text}")

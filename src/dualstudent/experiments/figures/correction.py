@@ -13,7 +13,7 @@ from dualstudent.experiments.figures.tracked import MODELS, Tracked, read_tracke
 from dualstudent.experiments.finished import FinishedRuns
 from dualstudent.experiments.schema import Experiment
 from dualstudent.methods import DualStudentSettings
-from dualstudent.report.style import PAGE_WIDTH, against_epochs
+from dualstudent.report.style import LINE_BELOW, PAGE_WIDTH, against_epochs
 from dualstudent.training.run import Run
 
 PANEL = "two classes"
@@ -44,7 +44,7 @@ def draw(experiment: Experiment, runs: FinishedRuns) -> dict[str, Figure]:
     handles, labels = right.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper left", ncols=len(MODELS), frameon=False)
     counts = describe(seeds)
-    figure.supxlabel(fill(counts, 112), x=0.01, ha="left", fontsize=9)
+    figure.supxlabel(fill(counts, LINE_BELOW), x=0.01, ha="left", fontsize=9)
     figure.set_label(
         "Two classes. Left: probability of the true class of one test sample against epochs. "
         "Right: of the samples that f₁ and fₛ had both wrong at first, the share that each model "

@@ -96,7 +96,6 @@ def _draw_bars(axes: Axes, results: Sequence[Mapping[str, Any]]) -> None:
 
 def _gap(results: Sequence[Mapping[str, Any]]) -> str:
     """Mean over the classes, on stable and on all samples."""
-    stable, everything = (
-        fmean(fmean(v) for v in per_class(results, kind) if v) for kind, _, _ in _KINDS
-    )
-    return f"mean over the classes {stable:.2f} % on stable, {everything:.2f} % on all samples"
+    means = ([fmean(v) for v in per_class(results, kind) if v] for kind, _, _ in _KINDS)
+    stable, everything = (f"{fmean(m):.2f} %" if m else "none" for m in means)
+    return f"mean over the classes {stable} on stable, {everything} on all samples"

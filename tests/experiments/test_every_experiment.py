@@ -1,0 +1,76 @@
+"""Every experiment of the paper from files to table, in the smallest of sizes."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from dualstudent.experiments.plan import plan, run_name
+from dualstudent.experiments.reading import experiment_names, load_experiment
+from dualstudent.experiments.reproduce import Request, reproduce
+from dualstudent.experiments.schema import BudgetName
+from dualstudent.recipes.schema import Recipe
+from dualstudent.training.loop import Observer, train_or_resume
+from dualstudent.training.run import Run
+from tests.experiments.published import write_published
+
+RESULTS = Path(__file__).parents[2] / "results" / "reproduce"
+
+TINY = ("schedule.epochs=1", "batch.size=8", "batch.labeled=4")
+FEW = ("data.images=20", "data.labels=10")
+CHANGES = {
+    "table2": ("data.images=200", "data.labels=100"),
+    "table4": ("data.images=48", "data.labels=25%", "data.image_size=32", "data.workers=0"),
+    "domain-adaptation": ("data.labels=10",),
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_published(tmp_path_factory.mktemp("data"))
+
+
+def one_after_the_other(
+    recipes: Mapping[str, Recipe], folder: Path, observer: Observer
+) -> dict[str, Run]:
+    """In place of the grid, whose processes take longer to start than these runs take."""
+    return {name: train_or_resume(recipe, folder / name) for name, recipe in recipes.items()}
+
+
+@pytest.mark.filterwarnings("ignore::dualstudent.data.files.DataWarning")
+@pytest.mark.parametrize("name", experiment_names())
+def test_an_experiment_leads_from_files_to_a_table_and_pictures(
+    name: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DUALSTUDENT_DATA", str(data))
+    monkeypatch.setattr("dualstudent.experiments.reproduce.run_grid", one_after_the_other)
+    changes = (*TINY, *CHANGES.get(name, FEW))
+    folder = reproduce(
+        Request(name, "cpu", seeds=1, out=tmp_path, changes=changes), Console(quiet=True)
+    )
+    lines = (folder / "table.md").read_text().splitlines()
+    rows = [line.strip("| ").split(" | ") for line in lines[2 : lines.index("")]]
+    assert len(rows) == len(load_experiment(name).cells("cpu"))
+    for _, _, _, measured, seeds, chosen in rows:
+        assert 0 <= float(measured) <= 100
+        assert 0 <= float(chosen) <= 100
+        assert seeds == "1"
+    pictures = list(folder.glob("*.png"))
+    assert pictures
+    assert (folder / "index.html").read_text().count("<svg") == len(pictures)
+
+
+@pytest.mark.parametrize("run", sorted(RESULTS.glob("*/runs/*")), ids=lambda run: run.name)
+def test_a_kept_run_has_the_name_by_which_experiments_find_it(run: Path) -> None:
+    assert run_name(Run.open(run).read_recipe()) == run.name
+
+
+@pytest.mark.parametrize(
+    ("name", "budget"),
+    [("table1", "cpu"), ("stable-samples", "cpu"), ("domain-adaptation", "full")],
+)
+def test_the_kept_runs_are_all_that_a_reported_table_needs(name: str, budget: BudgetName) -> None:
+    planned = plan(load_experiment(name), budget)
+    for run in planned.runs(planned.recipes):
+        assert (RESULTS / budget / "runs" / run / "result.json").is_file()
