@@ -1,6 +1,6 @@
 """How much of the result of an adaptation lies in how it is tested.
 
-    python benchmarks/how_it_is_tested.py RUN [RUN …]
+    python benchmarks/how_it_is_tested.py RUN [RUN …] [--out FILE.csv]
 
 The same weights on the same test images: clean, or with the noise of training, as the authors'
 program had it by mistake. And with three kinds of statistics in batch norm: those that training
@@ -21,6 +21,7 @@ from dualstudent.randomness import generator_for
 from dualstudent.recipes.schema import DeviceSettings
 from dualstudent.training.answers import probabilities
 from dualstudent.training.model import load_trained
+from tables import write_csv
 
 CHUNK = 1000
 
@@ -45,7 +46,10 @@ def with_statistics_of(
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN")
-    for folder in parser.parse_args().runs:
+    parser.add_argument("--out", type=Path, default=Path("runs/how-it-is-tested.csv"))
+    arguments = parser.parse_args()
+    rows = []
+    for folder in arguments.runs:
         training = load_trained(Run.open(folder), device=DeviceSettings(accelerator="cpu"))
         data = training.data
         for name, network in training.method.evaluated.items():
@@ -59,7 +63,17 @@ def main() -> None:
                 for kind, seed in (("clean", None), ("noisy", 0)):
                     answers = probabilities(tested, data.test, perturbed_by=seed).argmax(dim=1)
                     accuracy = 100 * (answers == data.test_labels).double().mean()
-                    print(f"{name}: statistics {statistics}, {kind} test images: {accuracy:.2f} %")
+                    rows.append(
+                        {
+                            "run": folder.name,
+                            "network": name,
+                            "statistics": statistics,
+                            "test images": kind,
+                            "accuracy": f"{accuracy:.2f}",
+                        }
+                    )
+                    print(*rows[-1].values(), sep=", ")
+    write_csv(arguments.out, rows)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How often a trained network changes its answer when an image is shifted or mirrored.
 
-    python benchmarks/shifted_answers.py RUN
+    python benchmarks/shifted_answers.py RUN [--out FILE.csv]
 
 What consistency asks of a network, as far as it can give it. The last network of a run, all test
 images without noise, shifts with reflected borders, as in training.
@@ -17,6 +17,7 @@ from dualstudent import Run
 from dualstudent.recipes.schema import DeviceSettings
 from dualstudent.training.evaluation import evaluation_mode
 from dualstudent.training.model import load_trained
+from tables import write_csv
 
 CHUNK = 1000
 
@@ -30,7 +31,9 @@ def shifted(images: Tensor, pixels: int) -> Tensor:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("run", type=Path, metavar="RUN")
-    run = Run.open(parser.parse_args().run)
+    parser.add_argument("--out", type=Path, default=Path("runs/shifted-answers.csv"))
+    arguments = parser.parse_args()
+    run = Run.open(arguments.run)
     training = load_trained(run, device=DeviceSettings(accelerator="cpu"))
     network, test = list(training.method.evaluated.values())[-1], training.data.test
     changed = {"mirrored": 0} | {f"shifted by {pixels}": 0 for pixels in (1, 2, 4)}
@@ -41,8 +44,13 @@ def main() -> None:
             others = [images.flip(3), *(shifted(images, pixels) for pixels in (1, 2, 4))]
             for name, other in zip(changed, others, strict=True):
                 changed[name] += int((network(other).class_logits.argmax(dim=1) != answers).sum())
-    for name, number in changed.items():
-        print(f"{name}: {100 * number / len(test):.1f} % of the answers change")
+    rows = [
+        {"run": run.folder.name, "images": name, "% of answers changed": 100 * number / len(test)}
+        for name, number in changed.items()
+    ]
+    for row in rows:
+        print(*row.values(), sep=", ")
+    write_csv(arguments.out, rows)
 
 
 if __name__ == "__main__":

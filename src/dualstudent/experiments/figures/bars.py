@@ -35,7 +35,7 @@ def draw(experiment: Experiment, runs: FinishedRuns) -> dict[str, Figure]:
         axes.set_axis_off()
     hollow = Patch(facecolor="none", edgecolor=GREY, linewidth=1.5, label="paper")
     filled = Patch(facecolor=GREY, label="measured, ± standard deviation, one dot a seed")
-    figure.legend(handles=[hollow, filled], loc="outside lower left", ncols=2, frameon=False)
+    figure.legend(handles=[hollow, filled], loc="outside upper left", ncols=2, frameon=False)
     figure.set_label(
         f"{experiment.title}: paper and measured values as bars, for {', '.join(panels)}. The "
         "numbers are in the table."

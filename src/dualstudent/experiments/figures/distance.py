@@ -31,7 +31,7 @@ def draw(experiment: Experiment, runs: FinishedRuns) -> dict[str, Figure]:
         against_epochs(axes, f"distance of {what}")
         _choose_scale(axes, list(curves.values()))
     handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower left", ncols=len(cells), frameon=False)
+    figure.legend(handles, labels, loc="outside upper left", ncols=len(cells), frameon=False)
     figure.set_label(
         "Euclidean distance between the two models of a structure against epochs, of their "
         "weights (left) and of their predictions, on average over the test samples (right); the "

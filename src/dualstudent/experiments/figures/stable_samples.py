@@ -49,7 +49,7 @@ def draw(experiment: Experiment, runs: FinishedRuns) -> dict[str, Figure]:
         axes.set_ylim(0, 100)
         said.append(f"{cell.row}: {share} % of the test samples are stable; {_gap(results)}")
     handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower left", ncols=2, frameon=False)
+    figure.legend(handles, labels, loc="outside upper left", ncols=2, frameon=False)
     figure.set_label(
         "Test accuracy of each class on stable and on all samples at the last epoch, mean and "
         f"standard deviation over seeds. {'. '.join(said)}."
