@@ -7,7 +7,7 @@ import pytest
 
 from dualstudent import load_recipe
 from dualstudent.cores import usable_cores
-from dualstudent.training.processes import followers
+from dualstudent.training import processes
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs Linux")
@@ -22,11 +22,12 @@ def test_a_process_that_may_use_one_core_counts_one() -> None:
     assert answer.stdout == "1\n"
 
 
-def test_processes_of_a_run_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_of_a_run_share_the_cores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("joblib.cpu_count", lambda: 64)
-    recipe = load_recipe("imagenet", ["device.processes=1"])
-    with followers(recipe, Path("nowhere")):
-        assert usable_cores() == 64
-    for processes, cores in ((8, 8), (100, 1)):
-        monkeypatch.setenv("WORLD_SIZE", str(processes))
-        assert usable_cores() == cores
+    monkeypatch.setattr(processes, "_start_follower", lambda *_: subprocess.Popen(["true"]))
+    for number, cores in ((1, 64), (8, 8), (100, 1)):
+        with processes.followers(load_recipe("demo", [f"device.processes={number}"]), tmp_path):
+            assert usable_cores() == cores
+    assert usable_cores() == 64

@@ -2,7 +2,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -84,48 +85,59 @@ def test_an_empty_or_finished_grid_starts_nothing(tmp_path: Path) -> None:
 
 
 PROGRAM = """
-import sys
+import signal, sys
 from pathlib import Path
 from dualstudent.grid import run_grid
 from tests.training.small import small_recipe
 if __name__ == "__main__":
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whatever the tests were started with
     recipe = small_recipe("schedule.epochs=10000", "evaluation.every=1000")
     run_grid({"long": recipe}, Path(sys.argv[1]), workers=1)
 """
+
+
+def wait_until(true: Callable[[], bool], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, f"not after {seconds} s"
+        os.sched_yield()
+
+
+def is_free(run: Run) -> bool:
+    """Nobody trains it: a run is reserved by the process that does, until that has ended."""
+    try:
+        with run.reserved():
+            return True
+    except UserError:
+        return False
 
 
 @pytest.fixture
 def long_grid(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A grid of one run that would take hours, in its first epochs."""
     (tmp_path / "program.py").write_text(PROGRAM)
-    root = Path(__file__).parents[1]
     parent = subprocess.Popen(
         [sys.executable, tmp_path / "program.py", tmp_path / "grid"],
-        env=os.environ | {"PYTHONPATH": str(root)},
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])},
         stderr=subprocess.DEVNULL,
     )
     metrics = Run(tmp_path / "grid" / "long").metrics
-    while parent.poll() is None and not (metrics.is_file() and metrics.stat().st_size):
-        os.sched_yield()
+    wait_until(lambda: metrics.is_file() and metrics.stat().st_size > 0)
     yield parent
     parent.kill()
     parent.wait()
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP])
+@pytest.mark.parametrize("numbers", [[signal.SIGKILL], [signal.SIGHUP, signal.SIGHUP]])
 def test_a_run_ends_with_the_grid_that_began_it(
-    long_grid: subprocess.Popen[bytes], number: int, tmp_path: Path
+    long_grid: subprocess.Popen[bytes], numbers: list[int], tmp_path: Path
 ) -> None:
     run = Run(tmp_path / "grid" / "long")
     assert not run.checkpoint.is_file()
-    long_grid.send_signal(number)
-    long_grid.wait()
-    while True:  # it is reserved by the process that trains it, until that has ended
-        try:
-            with run.reserved():
-                break
-        except UserError:
-            os.sched_yield()
+    for number in numbers:  # a closing terminal sends two
+        long_grid.send_signal(number)
+    long_grid.wait(timeout=60)
+    wait_until(lambda: is_free(run))
     assert run.checkpoint.is_file()
     assert not run.result.is_file()
 

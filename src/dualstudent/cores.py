@@ -2,7 +2,7 @@
 
 import os
 
-WORLD_SIZE = "WORLD_SIZE"  # torch's name for how many processes work on the same run
+PROCESSES = "DUALSTUDENT_PROCESSES"  # of the environment: how many work on the same run
 
 
 def usable_cores() -> int:
@@ -16,4 +16,4 @@ def usable_cores() -> int:
     """
     from joblib import cpu_count  # knows the quota of a container; here, for it takes long to load
 
-    return max(1, int(cpu_count()) // int(os.environ.get(WORLD_SIZE, "1")))
+    return max(1, int(cpu_count()) // int(os.environ.get(PROCESSES, "1")))

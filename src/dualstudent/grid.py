@@ -28,7 +28,7 @@ def run_grid(
     observer: Observer | None = None,
     workers: int | None = None,
 ) -> dict[str, Run]:
-    """Train every recipe into its own folder, one thread each, a run per core at a time.
+    """Train every recipe into its own folder, one thread each, as many at a time as fit.
 
     What is finished is not run again, and what was begun continues exactly where it stopped.
 
@@ -42,7 +42,7 @@ def run_grid(
         name → finished run.
 
     Raises:
-        Interrupted: after Ctrl-C or SIGTERM; the same call continues.
+        Interrupted: after Ctrl-C, SIGTERM or SIGHUP; the same call continues.
         UserError: if a run cannot be done; the others stop cleanly.
     """
     observer = observer or Observer()
@@ -73,7 +73,7 @@ def run_grid(
 
 def runs_at_a_time(recipes: Iterable[Recipe]) -> int:
     """One where a GPU computes, which a run then has to itself; else one a core."""
-    return 1 if any(recipe.device.uses_cuda for recipe in recipes) else usable_cores()
+    return 1 if any(recipe.device.gpu for recipe in recipes) else usable_cores()
 
 
 class _Workers:
@@ -104,7 +104,10 @@ class _Workers:
 
     def begin(self, name: str, recipe: Recipe, folder: Path) -> None:
         connection = self.idle.pop()
-        connection.send((name, recipe, folder))
+        try:
+            connection.send((name, recipe, folder))
+        except BrokenPipeError as error:
+            raise UserError(_died(name)) from error
         self.busy[connection] = name
 
     def collect(self, seconds: float) -> dict[str, int]:
@@ -165,9 +168,13 @@ def _tell(connection: Connection, message: int | str) -> None:
 def _received(connection: Connection, name: str) -> int | str:
     try:
         message: int | str = connection.recv()
-    except EOFError:
-        return (
-            f"{name}: its process died, perhaps for lack of memory; close other programs, and the "
-            "same command continues"
-        )
+    except (EOFError, ConnectionResetError):
+        return _died(name)
     return message
+
+
+def _died(name: str) -> str:
+    return (
+        f"{name}: its process died, perhaps for lack of memory; close other programs, and the "
+        "same command continues"
+    )

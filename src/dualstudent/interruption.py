@@ -25,9 +25,10 @@ STOPS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 
 
 class StopRequest:
-    """While entered, the first of ``STOPS`` only takes a note; a second one acts as usual.
+    """While entered, the first of ``STOPS`` takes a note, and only a second Ctrl-C acts as usual.
 
-    A signal that is ignored, as SIGHUP is under nohup, stays so; SIGINT always counts.
+    A closing terminal may send SIGHUP twice, so that others after the first mean nothing new.
+    Where SIGHUP is ignored, as under nohup, it stays so.
 
     Attributes:
         received: the number of the signal, or None.
@@ -40,7 +41,7 @@ class StopRequest:
     def __enter__(self) -> "StopRequest":
         if threading.current_thread() is threading.main_thread():
             for number in STOPS:
-                if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:
+                if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
                     self._previous[number] = signal.signal(number, self._take_note)
         return self
 
@@ -50,13 +51,11 @@ class StopRequest:
         value: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._restore()
-
-    def _take_note(self, number: int, frame: FrameType | None) -> None:
-        self.received = number
-        self._restore()
-
-    def _restore(self) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
         self._previous.clear()
+
+    def _take_note(self, number: int, frame: FrameType | None) -> None:
+        self.received = self.received or number
+        if signal.SIGINT in self._previous:
+            signal.signal(signal.SIGINT, self._previous.pop(signal.SIGINT))

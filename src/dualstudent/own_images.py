@@ -144,7 +144,7 @@ def asked_for(where: Table, changes: Sequence[str] = ()) -> Recipe:
 
 def _chosen(asked: Recipe, found: DataCheck, changes: Sequence[str]) -> tuple[Choice, Recipe]:
     where = asked.data.model_dump(mode="json", exclude_unset=True)
-    choice = choose_recipe(found, asked.device.uses_cuda, changed({}, changes))
+    choice = choose_recipe(found, asked.device.gpu == "cuda", changed({}, changes))
     table = merged(choice.table, {"data": where})
     return choice, validated(table, f"chosen for {asked.data.path}")
 

@@ -29,7 +29,7 @@ def train(
 
     Raises:
         UserError: if recipe, data and folder do not fit; then nothing has been written.
-        Interrupted: after Ctrl-C or SIGTERM; :func:`resume` continues.
+        Interrupted: after Ctrl-C, SIGTERM or SIGHUP; :func:`resume` continues.
     """
     return _with_page(loop.train(recipe, folder, observer, data), data)
 

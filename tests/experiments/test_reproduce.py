@@ -62,7 +62,7 @@ def test_an_interrupted_experiment_continues_and_repeats_nothing(
     assert "two short epochs of small batches" in page
     assert "<svg" in page
     assert (out / "small" / "bars.png").read_bytes().startswith(b"\x89PNG")
-    assert "Measured in small: two short epochs" in (out / "small" / "bars.svg").read_text()
+    assert "Made smaller: two short epochs" in (out / "small" / "bars.svg").read_text()
 
 
 def test_a_part_is_run_alone_and_what_is_finished_needs_no_data(
@@ -95,6 +95,8 @@ def test_every_run_can_be_changed(small: Path, tmp_path: Path, command: Command)
         f"{shlex.join(map(str, (*words, *changes)))}`" in (out / "small" / "table.md").read_text()
     )
 
+    assert "Changed in every run: schedule.epochs=1" in (out / "small" / "bars.svg").read_text()
+
     code, _, shown = command(*words, "--set", "seed=1")
     assert (code, shown) == (
         2,
@@ -114,6 +116,7 @@ def test_a_run_of_another_recipe_is_not_shown_for_this_one(small: Path, tmp_path
     recipe.write_text(recipe.read_text().replace("momentum = 0.9", "momentum = 0.8"))
     with pytest.raises(UserError, match=f"{run.name} holds a run of another recipe"):
         reproduce(dataclasses.replace(request, only="both"), Console(quiet=True))
+    assert list((tmp_path / "out" / "runs").iterdir()) == [run]  # nothing was trained before
 
 
 def test_missing_data_are_named_before_anything_runs(

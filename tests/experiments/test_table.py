@@ -110,7 +110,7 @@ def test_the_small_budget_says_what_is_smaller(tmp_path: Path) -> None:
         ["supervised", "more", "7.25"],
         ["both", "more", "–"],
     ]
-    assert "two short epochs of small batches" in table.notes[0]
+    assert "Made smaller: two short epochs of small batches." in table.notes
 
 
 def test_every_run_is_a_line_of_the_csv(tmp_path: Path) -> None:

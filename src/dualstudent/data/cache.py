@@ -90,7 +90,7 @@ def decode_once(
 
     Raises:
         UserError: if no image can be read, or without space and rights for the cache.
-        Interrupted: after Ctrl-C or SIGTERM; nothing is left behind.
+        Interrupted: after Ctrl-C, SIGTERM or SIGHUP; nothing is left behind.
     """
     kind, cache, paths = Kind(size, channels), cache_folder(folder), listing.paths
     with StopRequest() as stop:

@@ -14,7 +14,7 @@ from dualstudent.data.samples import Samples
 from dualstudent.data.streams import WHOLE, Share, Stream
 from dualstudent.randomness import generator_for
 
-_ATTEMPTS = 20  # to replace samples that cannot be read
+_ATTEMPTS = 100  # to replace samples that cannot be read: enough where nine in ten cannot
 
 
 @dataclass(frozen=True)

@@ -104,13 +104,13 @@ class Prefetch:
 
     def _start(self, number: int) -> None:
         self._numbers.start = number
-        if self._loader is not None:  # the same workers, from another number on
-            self._results = iter(self._loader)
-            return
         with warnings.catch_warnings(action="ignore"):  # of more workers than cores, as was asked
+            if self._loader is not None:  # the same workers, from another number on
+                self._results = iter(self._loader)
+                return
             loader = self._new_loader()
-        with _signals_left_to_the_parent():
-            self._results, self._loader = iter(loader), loader
+            with _signals_left_to_the_parent():
+                self._results, self._loader = iter(loader), loader
         _with_workers.add(self)
 
     def _new_loader(self) -> DataLoader[Look]:

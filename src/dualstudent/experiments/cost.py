@@ -91,7 +91,8 @@ class Stopwatch:
         return training + looks * pace.test  # one process tests
 
     def _pace(self, recipe: Recipe) -> Pace:
-        key = (recipe.method.name, *recipe.method.networks(recipe.network), _shape(recipe))
+        networks = recipe.method.networks(recipe.network)
+        key = (recipe.method.name, *networks, _shape(recipe), _device(recipe))
         if key not in self._paces:
             threads = torch.get_num_threads()
             torch.set_num_threads(1)
@@ -117,6 +118,12 @@ def measured_pace(recipe: Recipe) -> Pace:
 
 def wall_clock(recipes: Collection[Recipe], stopwatch: Stopwatch) -> float:
     """Of runs that share the cores, a run each, or that have the GPU one after the other."""
+    on_gpus = [recipe for recipe in recipes if recipe.device.gpu]
+    on_cores = [recipe for recipe in recipes if not recipe.device.gpu]
+    return sum(_together(kind, stopwatch) for kind in (on_gpus, on_cores))
+
+
+def _together(recipes: Collection[Recipe], stopwatch: Stopwatch) -> float:
     of_runs = [stopwatch.seconds(recipe) for recipe in recipes]
     return max(sum(of_runs) / runs_at_a_time(recipes), max(of_runs, default=0.0))
 
@@ -170,18 +177,18 @@ def _look(method: Method, batch: Batch) -> None:
 def _timed(work: Callable[[], object]) -> float:
     started = time.perf_counter()
     work()
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
+    if torch.accelerator.is_available():
+        torch.accelerator.synchronize()
     return time.perf_counter() - started
 
 
 def _device(recipe: Recipe) -> str:
-    return "cuda" if recipe.device.uses_cuda else "cpu"
+    return recipe.device.gpu or "cpu"
 
 
 def _gpus(recipe: Recipe) -> int:
     """How many share the batches of a run; 1 also where there are none."""
-    there = torch.cuda.device_count() if recipe.device.uses_cuda else 1
+    there = torch.cuda.device_count() if recipe.device.gpu == "cuda" else 1
     return min(recipe.device.processes, there)
 
 

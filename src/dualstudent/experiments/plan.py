@@ -13,6 +13,12 @@ from dualstudent.experiments.schema import BudgetName, Cell, Experiment, Table
 from dualstudent.recipes.reading import changed, merged, recipe_table, validated
 from dualstudent.recipes.schema import Recipe
 
+_SAID_OTHERWISE = {
+    "seed": "the seeds are 0, 1, …; say how many by --seeds",
+    # It would be part of what defines a run, and finished ones would be run again.
+    "data.folder": "name the data folder by the environment variable DUALSTUDENT_DATA",
+}
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -31,6 +37,13 @@ class Plan:
     seeds: int
     recipes: dict[Cell, Recipe]
     changes: tuple[str, ...] = ()
+
+    @property
+    def differences(self) -> list[str]:
+        """How all runs differ from the paper's, a sentence each."""
+        small = [f"Made smaller: {self.experiment.cpu.smaller}."] if self.budget == "cpu" else []
+        other = [f"Changed in every run: {', '.join(self.changes)}."] if self.changes else []
+        return small + other
 
     def of_cell(self, cell: Cell) -> dict[str, Recipe]:
         """Name → recipe of the runs of one cell, a seed each."""
@@ -71,8 +84,10 @@ def plan(
         >>> recipes[Cell("DS (600)", "2k labels")].schedule.epochs
         600
     """
-    if any(change.partition("=")[0].strip() == "seed" for change in changes):
-        raise UserError("--set seed: the seeds are 0, 1, …; say how many by --seeds")
+    for change in changes:
+        key = change.partition("=")[0].strip()
+        if key in _SAID_OTHERWISE:
+            raise UserError(f"--set {key}: {_SAID_OTHERWISE[key]}")
     recipes = {
         cell: validated(
             changed(_table(experiment, budget, cell), changes), f"of {experiment.name}, {cell}"

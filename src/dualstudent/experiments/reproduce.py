@@ -73,7 +73,7 @@ def reproduce(request: Request, console: Console) -> Path:
 
     Raises:
         UserError: if data are missing; then nothing has been run.
-        Interrupted: after Ctrl-C or SIGTERM; the command that continues is in its message.
+        Interrupted: after Ctrl-C, SIGTERM or SIGHUP; the command that continues is in its message.
     """
     experiment = load_experiment(request.what)
     planned = plan(experiment, request.budget, request.seeds, request.changes)
@@ -82,8 +82,8 @@ def reproduce(request: Request, console: Console) -> Path:
     check_data(wanted, runs_folder)
     how_many = counted(len(wanted), "run")
     console.print(f"{experiment.place}: {experiment.title}\n{how_many} in {runs_folder}")
-    if request.budget == "cpu":
-        console.print(f"Made smaller: {experiment.cpu.smaller}", soft_wrap=True)
+    console.print(*planned.differences, sep="\n", soft_wrap=True)
+    finished_runs(planned, runs_folder)  # what is wrong with them is said before a long training
     try:
         with progress_on(console, unit="epochs") as progress:
             run_grid(wanted, runs_folder, progress.observer(experiment.name))
@@ -115,8 +115,7 @@ def write_results(planned: Plan, runs: FinishedRuns, command: str, folder: Path)
     table = comparison_table(planned, runs, command)
     (folder / "table.md").write_text(table.to_markdown(), "utf-8")
     write_csv(folder / "table.csv", planned, runs)
-    smaller = planned.experiment.cpu.smaller if planned.budget == "cpu" else ""
-    figures = draw_figures(planned.experiment, runs, smaller)
+    figures = draw_figures(planned.experiment, runs, " ".join(planned.differences))
     for name, figure in figures.items():
         save_picture(figure, folder / name)
     write_page(folder / "index.html", planned.experiment, table, figures)

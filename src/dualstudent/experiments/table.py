@@ -8,12 +8,13 @@ from dualstudent.experiments.finished import FinishedRuns
 from dualstudent.experiments.measures import MEASURES, chosen_on_test, headline, spread
 from dualstudent.experiments.order import order_of_rows
 from dualstudent.experiments.plan import Plan
-from dualstudent.experiments.schema import Cell
+from dualstudent.experiments.schema import BudgetName, Cell
 from dualstudent.report.tables import counted, duration
 from dualstudent.training.run import Run
 
 _NOT_RUN = "not run"
 _CHOSEN = "chosen on test *"
+_SIZES: dict[BudgetName, str] = {"full": "at full size", "cpu": "in small"}
 
 
 @dataclass(frozen=True)
@@ -85,25 +86,21 @@ def _names(cell: Cell) -> list[str]:
 
 def _notes(plan: Plan, runs: FinishedRuns, command: str) -> list[str]:
     experiment = plan.experiment
-    size = "at full size, as in the paper"
-    if plan.budget == "cpu":
-        size = f"made smaller for a small machine: {experiment.cpu.smaller}"
     results = {run.folder.name: run.read_result() for of_cell in runs.values() for run in of_cell}
     seconds = sum(result["seconds"] for result in results.values())
     versions = dict.fromkeys(
         f"{name} {version}" for r in results.values() for name, version in r["versions"].items()
     )
     notes = [
-        f"{experiment.place} of the paper, {size}. Measured: {_mean_over(plan.seeds)}, at the "
-        "last epoch, mean over the reported networks.",
+        f"{experiment.place} of the paper, {_SIZES[plan.budget]}. "
+        f"Measured: {_mean_over(plan.seeds)}, at the last epoch, mean over the reported networks.",
+        *plan.differences,
         "* best epoch and network by test error, as the paper's authors reported; not honest, "
         "for comparison only.",
         f"{counted(len(results), 'run')}, {duration(seconds)} in all, one after the other; "
         f"{', '.join(versions) or 'no run yet'}.",
         f"Made by: `{command}`",
     ]
-    if plan.changes:
-        notes.insert(1, f"Changed in every run: {', '.join(plan.changes)}.")
     if any(row.paper and any("†" in value for value in row.paper) for row in experiment.rows):
         notes.insert(1, "† published by others, better than by the authors of the method.")
     return notes

@@ -107,7 +107,7 @@ def write_labels(
 
     Raises:
         UserError: if run, data or output are wrong, or all is labeled; then nothing is written.
-        Interrupted: after Ctrl-C or SIGTERM; then neither.
+        Interrupted: after Ctrl-C, SIGTERM or SIGHUP; then neither.
     """
     if not 0 < precision <= 1:
         raise UserError(f"precision = {precision}: use a share above 0, at most 1")

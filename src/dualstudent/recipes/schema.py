@@ -33,9 +33,13 @@ class DeviceSettings(Settings):
     precision: Literal["32-true", "bf16-mixed"] = "32-true"
 
     @property
-    def uses_cuda(self) -> bool:
-        """Whether a CUDA device computes here."""
-        return self.accelerator in ("auto", "cuda") and torch.cuda.is_available()
+    def gpu(self) -> Literal["cuda", "mps"] | None:
+        """The kind of GPU that computes here, if any does."""
+        if self.accelerator in ("auto", "cuda") and torch.cuda.is_available():
+            return "cuda"
+        if self.accelerator in ("auto", "mps") and torch.backends.mps.is_available():
+            return "mps"
+        return None
 
 
 class Recipe(Settings):

@@ -1,6 +1,6 @@
 """A process that helps another one to train: ``python -m dualstudent.training.follower FOLDER``.
 
-Started by the leading process, which hands it the recipe. It writes nothing.
+Started by the leading process, which hands it the recipe. It only names broken images.
 """
 
 import sys

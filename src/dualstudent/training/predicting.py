@@ -160,7 +160,7 @@ def write_predictions(
 
     Raises:
         UserError: if run, paths or output are wrong; then nothing is written.
-        Interrupted: after Ctrl-C or SIGTERM; then neither.
+        Interrupted: after Ctrl-C, SIGTERM or SIGHUP; then neither.
     """
     check_is_free(output)  # before the work
     files, predictor = _files(paths), Predictor(run)

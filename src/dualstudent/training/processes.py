@@ -1,7 +1,8 @@
 """One run on several processes: who leads, who follows, and what they must agree on.
 
-The process that was asked to train leads: it alone writes files and shows progress. Followers run
-the same loop on their share of every batch; gradients are averaged, so all hold the same weights.
+The process that was asked to train leads: it alone writes files, but for the log of broken images,
+and shows progress. Followers run the same loop on their share of every batch; gradients are
+averaged, so all hold the same weights.
 """
 
 import logging
@@ -20,7 +21,7 @@ from lightning_fabric.strategies.ddp import DDPStrategy
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor, distributed
 
-from dualstudent.cores import WORLD_SIZE
+from dualstudent.cores import PROCESSES
 from dualstudent.errors import UserError
 from dualstudent.recipes.schema import DeviceSettings, Recipe
 
@@ -81,7 +82,8 @@ def followers(recipe: Recipe, folder: Path) -> Iterator[None]:
     meeting_point = {
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(_free_port()),
-        WORLD_SIZE: str(recipe.device.processes),
+        "WORLD_SIZE": str(recipe.device.processes),
+        PROCESSES: str(recipe.device.processes),
     }
     before, threads = dict(os.environ), torch.get_num_threads()
     os.environ.update(meeting_point | {_RANK: "0"})

@@ -16,7 +16,7 @@ from dualstudent.experiments.figures import (
 )
 from dualstudent.experiments.finished import FinishedRuns
 from dualstudent.experiments.schema import Experiment, FigureName
-from dualstudent.report.style import LINE_BELOW
+from dualstudent.report.style import LINE_BELOW, literal
 
 Draw = Callable[[Experiment, FinishedRuns], dict[str, Figure]]
 
@@ -30,7 +30,7 @@ FIGURES: dict[FigureName, tuple[Draw, ...]] = {
 
 
 def draw_figures(
-    experiment: Experiment, runs: FinishedRuns, smaller: str = ""
+    experiment: Experiment, runs: FinishedRuns, differences: str = ""
 ) -> dict[str, Figure]:
     """The pictures of an experiment.
 
@@ -38,7 +38,7 @@ def draw_figures(
         experiment: what was run.
         runs: the finished runs of each cell, one a seed, in the order of the seeds. A cell
             without runs is left out of the pictures.
-        smaller: what was made smaller than in the paper, to be said below each picture.
+        differences: how the runs differ from the paper's, to be said below each picture.
 
     Returns:
         file name without suffix → figure. Its label is its text alternative and caption.
@@ -48,13 +48,13 @@ def draw_figures(
         for draw in FIGURES[experiment.figure]
         for stem, figure in draw(experiment, runs).items()
     }
-    if smaller:
+    if differences:
         for figure in figures.values():
-            _say_below(figure, f"Measured in small: {smaller}.")
+            _say_below(figure, differences)
     return figures
 
 
 def _say_below(figure: Figure, text: str) -> None:
-    below = "\n".join(filter(None, [figure.get_supxlabel(), fill(text, LINE_BELOW)]))
+    below = "\n".join(filter(None, [figure.get_supxlabel(), fill(literal(text), LINE_BELOW)]))
     figure.supxlabel(below, x=0.01, ha="left", fontsize=9)
     figure.set_label(f"{figure.get_label()} {text}")
