@@ -50,7 +50,7 @@ def chance_of_an_order(rows: int, seeds: int) -> float:
 
     Example:
         >>> round(chance_of_an_order(rows=5, seeds=3), 2)
-        0.3
+        0.29
     """
     errors = np.random.default_rng(0).normal(size=(20_000, rows, seeds))
     order = errors.mean(axis=2).argsort(axis=1)
