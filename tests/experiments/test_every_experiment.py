@@ -68,7 +68,12 @@ def test_a_kept_run_has_the_name_by_which_experiments_find_it(run: Path) -> None
 
 @pytest.mark.parametrize(
     ("name", "budget"),
-    [("table1", "cpu"), ("stable-samples", "cpu"), ("domain-adaptation", "full")],
+    [
+        ("table1", "cpu"),
+        ("ablation", "cpu"),
+        ("stable-samples", "cpu"),
+        ("domain-adaptation", "full"),
+    ],
 )
 def test_the_kept_runs_are_all_that_a_reported_table_needs(name: str, budget: BudgetName) -> None:
     planned = plan(load_experiment(name), budget)
