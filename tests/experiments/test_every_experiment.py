@@ -76,6 +76,5 @@ def test_a_kept_run_has_the_name_by_which_experiments_find_it(run: Path) -> None
     ],
 )
 def test_the_kept_runs_are_all_that_a_reported_table_needs(name: str, budget: BudgetName) -> None:
-    planned = plan(load_experiment(name), budget)
-    for run in planned.runs(planned.recipes):
+    for run in plan(load_experiment(name), budget).runs():
         assert (RESULTS / budget / "runs" / run / "result.json").is_file()

@@ -2,6 +2,8 @@
 
 import dataclasses
 from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -211,7 +213,7 @@ def test_a_name_stands_for_one_run_only(budget: BudgetName) -> None:
     of_name: dict[str, Recipe] = {}
     for name in experiment_names():
         found = planned(name, budget)
-        for run, recipe in found.runs(found.recipes).items():
+        for run, recipe in found.runs().items():
             assert of_name.setdefault(run, recipe).defines_same_run_as(recipe), run
     recipes = list(of_name.values())
     for number, recipe in enumerate(recipes):
@@ -228,13 +230,44 @@ def test_names_can_be_read() -> None:
 
 def test_runs_come_seed_by_seed() -> None:
     found = planned("table3", seeds=2)
-    seeds = [recipe.seed for recipe in found.runs(found.recipes).values()]
+    seeds = [recipe.seed for recipe in found.runs().values()]
     assert seeds == [0] * 6 + [1] * 6
 
 
 def test_cells_are_chosen_by_a_part_of_their_name() -> None:
-    found = planned("table3")
-    assert found.cells_with("mt, 5") == [Cell("MT", "500 labels")]
-    assert len(found.cells_with("")) == 6
+    table3 = load_experiment("table3")
+    found = plan(table3, "full", only="mt, 5")
+    assert found.wanted == [Cell("MT", "500 labels")]
+    assert len(found.recipes) == len(plan(table3, "full").wanted) == 6
     with pytest.raises(UserError, match="'XYZ' fits no cell of table3: Supervised, 250 labels;"):
-        found.cells_with("XYZ")
+        plan(table3, "full", only="XYZ")
+
+
+def test_what_only_one_method_knows_can_be_set_in_its_runs() -> None:
+    adaptation, change = load_experiment("domain-adaptation"), ["method.stabilization_weight=10"]
+    with pytest.raises(UserError, match=r"of domain-adaptation, Source only, MNIST: .*unknown key"):
+        plan(adaptation, "full", changes=change)
+    found = plan(adaptation, "full", changes=change, only="dual")
+    assert list(found.recipes) == found.wanted == [Cell("Dual Student", "MNIST")]
+    (recipe,) = found.recipes.values()
+    assert recipe.method.model_dump()["stabilization_weight"] == 10
+
+
+def test_a_changed_experiment_has_a_name_of_its_own() -> None:
+    table3 = load_experiment("table3")
+    names = [
+        plan(table3, "full", changes=changes).name
+        for changes in ([], ["schedule.epochs=9"], ["schedule.epochs=8"])
+    ]
+    assert names[0] == "table3"
+    assert len(set(names)) == 3
+    assert names[1].startswith("table3-")
+
+
+def test_a_figure_of_single_samples_needs_runs_that_follow_them(tmp_path: Path) -> None:
+    text = files("dualstudent.experiments").joinpath("coupling.toml").read_text("utf-8")
+    forgotten = tmp_path / "forgotten.toml"
+    forgotten.write_text(text.replace("settings.evaluation.track = 500\n", ""))
+    message = "forgotten, Mean Teacher, two classes, CIFAR-10: .*settings.evaluation.track = 500"
+    with pytest.raises(UserError, match=message):
+        plan(load_experiment(str(forgotten)), "full")

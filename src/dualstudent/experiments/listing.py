@@ -24,7 +24,7 @@ def list_experiments(console: Console) -> None:
         for name in experiment_names()
         for budget in get_args(BudgetName)
     ]
-    runs = [(planned, planned.runs(planned.recipes)) for planned in plans]
+    runs = [(planned, planned.runs()) for planned in plans]
     stopwatch = Stopwatch()
     with progress_on(console, unit="recipes measured") as progress:
         observer = progress.observer("a few steps each")

@@ -2,14 +2,14 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
 
 from dualstudent.errors import UserError
-from dualstudent.experiments.schema import BudgetName, Cell, Experiment, Table
+from dualstudent.experiments.schema import TWO_CLASSES, BudgetName, Cell, Experiment, Table
 from dualstudent.recipes.reading import changed, merged, recipe_table, validated
 from dualstudent.recipes.schema import Recipe
 
@@ -29,6 +29,7 @@ class Plan:
         budget: at which size.
         seeds: runs of each cell, with the seeds 0, 1, …
         recipes: cell → its recipe, with seed 0.
+        wanted: those of the cells that are to be run; of the others, what is there is shown.
         changes: what was set in every run, ``"key=value"`` each.
     """
 
@@ -36,7 +37,15 @@ class Plan:
     budget: BudgetName
     seeds: int
     recipes: dict[Cell, Recipe]
+    wanted: list[Cell]
     changes: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The experiment's; another one if runs are changed, whose table is another table."""
+        if not self.changes:
+            return self.experiment.name
+        return f"{self.experiment.name}-{_digest(sorted(self.changes))}"
 
     @property
     def differences(self) -> list[str]:
@@ -50,18 +59,10 @@ class Plan:
         seeded = (self.recipes[cell].model_copy(update={"seed": s}) for s in range(self.seeds))
         return {run_name(recipe): recipe for recipe in seeded}
 
-    def runs(self, cells: Iterable[Cell]) -> dict[str, Recipe]:
-        """Name → recipe, seed by seed, so that an early stop leaves whole comparisons."""
-        of_cells = [self.of_cell(cell).items() for cell in cells]
+    def runs(self) -> dict[str, Recipe]:
+        """Name → recipe of the wanted cells, seed by seed: an early stop leaves comparisons."""
+        of_cells = [self.of_cell(cell).items() for cell in self.wanted]
         return {name: recipe for seed in zip(*of_cells, strict=True) for name, recipe in seed}
-
-    def cells_with(self, text: str) -> list[Cell]:
-        """The cells in whose name ``text`` occurs, whatever the case."""
-        found = [cell for cell in self.recipes if text.casefold() in str(cell).casefold()]
-        if not found:
-            known = "; ".join(map(str, self.recipes))
-            raise UserError(f"--only {text!r} fits no cell of {self.experiment.name}: {known}")
-        return found
 
 
 def plan(
@@ -69,6 +70,7 @@ def plan(
     budget: BudgetName,
     seeds: int | None = None,
     changes: Sequence[str] = (),
+    only: str = "",
 ) -> Plan:
     """What is to be run for an experiment.
 
@@ -76,7 +78,9 @@ def plan(
         experiment: what is to be shown.
         budget: ``"full"`` as in the paper, or ``"cpu"``.
         seeds: how many runs a cell has; default: as the experiment says for the budget.
-        changes: ``"key=value"`` each, on top of everything else, in every run.
+        changes: ``"key=value"`` each, on top of everything else, in every run. With any of them
+            the plan has no cells but the wanted ones: another method may not know the setting.
+        only: run the cells in whose name this occurs, whatever the case.
 
     Example:
         >>> from dualstudent.experiments.reading import load_experiment
@@ -88,13 +92,18 @@ def plan(
         key = change.partition("=")[0].strip()
         if key in _SAID_OTHERWISE:
             raise UserError(f"--set {key}: {_SAID_OTHERWISE[key]}")
+    wanted = _cells_with(only, experiment, budget)
     recipes = {
         cell: validated(
             changed(_table(experiment, budget, cell), changes), f"of {experiment.name}, {cell}"
         )
-        for cell in experiment.cells(budget)
+        for cell in (wanted if changes else experiment.cells(budget))
     }
-    return Plan(experiment, budget, seeds or experiment.seeds_of(budget), recipes, tuple(changes))
+    for cell, recipe in recipes.items():
+        _check_tracking(experiment, cell, recipe)
+    return Plan(
+        experiment, budget, seeds or experiment.seeds_of(budget), recipes, wanted, tuple(changes)
+    )
 
 
 def run_name(recipe: Recipe) -> str:
@@ -105,11 +114,32 @@ def run_name(recipe: Recipe) -> str:
     """
     stated = _stated(recipe)
     del stated["seed"]
-    digest = hashlib.sha256(json.dumps(stated, sort_keys=True).encode()).hexdigest()[:8]
     data = recipe.data
     where = data.source if data.target is None else f"{data.source}-{data.target}"
     labels = str(data.labels).replace("%", "percent")
-    return f"{recipe.method.name}-{where}-{labels}-{digest}-seed{recipe.seed}"
+    return f"{recipe.method.name}-{where}-{labels}-{_digest(stated)}-seed{recipe.seed}"
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def _cells_with(text: str, experiment: Experiment, budget: BudgetName) -> list[Cell]:
+    cells = experiment.cells(budget)
+    found = [cell for cell in cells if text.casefold() in str(cell).casefold()]
+    if not found:
+        known = "; ".join(map(str, cells))
+        raise UserError(f"--only {text!r} fits no cell of {experiment.name}: {known}")
+    return found
+
+
+def _check_tracking(experiment: Experiment, cell: Cell, recipe: Recipe) -> None:
+    """Here, before a long training, because what it did not keep cannot be drawn."""
+    if experiment.follows_samples(cell) and not recipe.evaluation.track:
+        raise UserError(
+            f"{experiment.name}, {cell}: panel {TWO_CLASSES!r} of figure 'coupling' follows single "
+            "test samples; say how many by settings.evaluation.track = 500"
+        )
 
 
 def _table(experiment: Experiment, budget: BudgetName, cell: Cell) -> Table:

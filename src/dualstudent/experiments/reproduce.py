@@ -76,20 +76,21 @@ def reproduce(request: Request, console: Console) -> Path:
         Interrupted: after Ctrl-C, SIGTERM or SIGHUP; the command that continues is in its message.
     """
     experiment = load_experiment(request.what)
-    planned = plan(experiment, request.budget, request.seeds, request.changes)
-    wanted = planned.runs(planned.cells_with(request.only))
+    planned = plan(experiment, request.budget, request.seeds, request.changes, request.only)
+    wanted = planned.runs()
     runs_folder = request.folder / "runs"
     check_data(wanted, runs_folder)
     how_many = counted(len(wanted), "run")
     console.print(f"{experiment.place}: {experiment.title}\n{how_many} in {runs_folder}")
-    console.print(*planned.differences, sep="\n", soft_wrap=True)
+    for difference in planned.differences:
+        console.print(difference, soft_wrap=True)
     finished_runs(planned, runs_folder)  # what is wrong with them is said before a long training
     try:
         with progress_on(console, unit="epochs") as progress:
             run_grid(wanted, runs_folder, progress.observer(experiment.name))
     except Interrupted as stop:
         raise Interrupted(stop.number, stop.done, request.command) from stop
-    folder = request.folder / experiment.name
+    folder = request.folder / planned.name
     table = write_results(planned, finished_runs(planned, runs_folder), request.command, folder)
     console.print(_shown(table, experiment.title))
     console.print(

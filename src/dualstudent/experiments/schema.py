@@ -13,6 +13,8 @@ FigureName = Literal["bars", "coupling", "ablation", "stable-samples", "adaptati
 Measure = Literal["error", "accuracy", "top5_error"]
 Table = dict[str, Any]
 
+TWO_CLASSES = "two classes"  # panel of Fig. 3, in which single test samples are followed
+
 _PAPER_VALUE = re.compile(r"(?P<mean>\d+\.\d+)( ± (?P<spread>\d+\.\d+))?(?P<quoted> †)?")
 _NONE = "–"
 
@@ -173,6 +175,10 @@ class Experiment(Settings):
         texts = dict(zip((column.name for column in self.columns), values, strict=False))
         text = texts.get(cell.column, _NONE)
         return None if text == _NONE else PaperValue.parse(text)
+
+    def follows_samples(self, cell: Cell) -> bool:
+        """Whether its runs have to keep their answers to single test samples."""
+        return self.figure == "coupling" and self.row(cell.row).panel == TWO_CLASSES
 
     def measure_of(self, cell: Cell) -> Measure:
         """What is measured there."""

@@ -16,8 +16,6 @@ from dualstudent.methods import DualStudentSettings
 from dualstudent.report.style import LINE_BELOW, PAGE_WIDTH, against_epochs
 from dualstudent.training.run import Run
 
-PANEL = "two classes"
-
 
 @dataclass(frozen=True)
 class _Look:
@@ -28,7 +26,7 @@ class _Look:
 
 def draw(experiment: Experiment, runs: FinishedRuns) -> dict[str, Figure]:
     """One sample on the left, all of them on the right, of the rows of panel ``two classes``."""
-    cells = [cell for cell in runs if experiment.row(cell.row).panel == PANEL]
+    cells = [cell for cell in runs if experiment.follows_samples(cell)]
     of_panel = [run for cell in cells for run in runs[cell]]
     pairs = {_seed(run): run for run in of_panel if _is_dual_student(run)}
     singles = {_seed(run): run for run in of_panel if not _is_dual_student(run)}
