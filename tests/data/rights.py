@@ -11,6 +11,11 @@ import pytest
 
 from dualstudent.errors import UserError
 
+TO_PUBLISHED_DATA = (
+    "ask for read rights, or choose another data folder (--set data.folder=… or DUALSTUDENT_DATA)"
+)
+TO_OWN_IMAGES = "ask for read rights, or give other images"
+
 _denied: set[Path] = set()
 
 
@@ -26,7 +31,7 @@ sys.addaudithook(_deny)  # for good: hooks cannot be removed
 
 
 @contextmanager
-def refused_without_rights_to(path: Path) -> Iterator[None]:
+def refused_without_rights_to(path: Path, advice: str = TO_PUBLISHED_DATA) -> Iterator[None]:
     """What is done within may not read ``path``, and must say so, with what to do about it."""
     assert path.exists()
     _denied.add(path)
@@ -35,7 +40,4 @@ def refused_without_rights_to(path: Path) -> Iterator[None]:
             yield
     finally:
         _denied.remove(path)
-    assert str(refused.value) == (
-        f"{path}: may not be read (Permission denied); ask for read rights, or choose another "
-        "data folder (--set data.folder=… or DUALSTUDENT_DATA)"
-    )
+    assert str(refused.value) == f"{path}: may not be read (Permission denied); {advice}"

@@ -6,6 +6,7 @@ from dualstudent.data.own import list_images
 from dualstudent.data.tables import Columns
 from dualstudent.errors import UserError
 from tests.data.picture import save_picture
+from tests.data.rights import TO_OWN_IMAGES, refused_without_rights_to
 
 
 @pytest.fixture
@@ -53,4 +54,9 @@ def test_own_images_without_rights_get_no_advice_about_published_data(
 
     expected = f"cannot look for {data}: Permission denied; ask for read rights, or give other"
     with pytest.raises(UserError, match=expected):
+        list_images(data)
+
+
+def test_a_class_folder_without_rights_is_named(data: Path) -> None:
+    with refused_without_rights_to(data / "a", TO_OWN_IMAGES):
         list_images(data)

@@ -14,6 +14,7 @@ from dualstudent.errors import UserError
 
 _ANOTHER_FOLDER = "choose another data folder (--set data.folder=… or DUALSTUDENT_DATA)"
 _GET_RIGHTS = f"ask for read rights, or {_ANOTHER_FOLDER}"
+RIGHTS_TO_IMAGES = "ask for read rights, or give other images"  # of one's own
 
 
 class DataWarning(UserWarning):
@@ -87,23 +88,27 @@ def is_there(path: Path, advice: str = _GET_RIGHTS) -> bool:
 
 @contextmanager
 def reading(
-    path: Path, complaint: str = "", broken: type[Exception] | tuple[type[Exception], ...] = ()
+    path: Path,
+    complaint: str = "",
+    broken: type[Exception] | tuple[type[Exception], ...] = (),
+    advice: str = _GET_RIGHTS,
 ) -> Iterator[None]:
-    """Turns what goes wrong while a published file or folder is read into advice.
+    """Turns what goes wrong while a file or folder is read into advice.
 
     Args:
         path: what is read.
         complaint: what to say of the file if one of the errors ``broken`` occurs.
         broken: what its reader raises if the file is damaged, or something else altogether.
+        advice: what to do if rights are missing.
 
     Raises:
-        UserError: that asks for read rights if they are missing, else :func:`refusal`.
+        UserError: with ``advice`` if read rights are missing, else :func:`refusal`.
     """
     try:
         yield
     except PermissionError as error:
         raise UserError(
-            f"{error.filename or path}: may not be read ({error.strerror or error}); {_GET_RIGHTS}"
+            f"{error.filename or path}: may not be read ({error.strerror or error}); {advice}"
         ) from error
     except MemoryError:
         raise  # not the fault of the file
@@ -134,7 +139,8 @@ def warn_if_unknown(
         warnings.warn(
             f"{data_set}: {', '.join(changed) or 'the data'} in {paths[0][0].parent} "
             f"differ{'s' if len(changed) < 2 else ''} from the published files; the structure was "
-            f"checked and is right: {found:,} images of {expected:,} published",
+            f"checked and is right: {found:,} images of {expected:,} published. If that is not "
+            "meant, put the published files there",
             DataWarning,
             stacklevel=2,
         )

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from dualstudent.data.files import RIGHTS_TO_IMAGES, reading
 from dualstudent.data.listing import Listing, Part, in_natural_order
 from dualstudent.errors import UserError, refuse
 
@@ -170,15 +171,17 @@ def _training_folder(folder: Path, unlabeled: str) -> Path:
 
 
 def _folders_in(folder: Path) -> list[str]:
-    with os.scandir(folder) as entries:
-        names = [e.name for e in entries if e.is_dir() and not e.name.startswith(".")]
-    return in_natural_order(names)
+    return in_natural_order([entry.name for entry in _visible(folder) if entry.is_dir()])
 
 
 def _visible_files(folder: Path) -> list[Path]:
-    with os.scandir(folder) as entries:
-        names = [e.name for e in entries if e.is_file() and not e.name.startswith(".")]
+    names = [entry.name for entry in _visible(folder) if entry.is_file()]
     return [folder / name for name in in_natural_order(names)]
+
+
+def _visible(folder: Path) -> list[os.DirEntry[str]]:
+    with reading(folder, advice=RIGHTS_TO_IMAGES), os.scandir(folder) as entries:
+        return [entry for entry in entries if not entry.name.startswith(".")]
 
 
 def _looks_like_image(path: Path) -> bool:

@@ -9,7 +9,7 @@ from torch import Tensor
 from dualstudent.data.augment import Augmentation, Normalisation
 from dualstudent.data.cache import DecodedImages
 from dualstudent.data.duplicates import exact_duplicates
-from dualstudent.data.files import is_there
+from dualstudent.data.files import RIGHTS_TO_IMAGES, is_there
 from dualstudent.data.folders import list_domains, list_folder
 from dualstudent.data.images import Images
 from dualstudent.data.listing import Listing
@@ -40,7 +40,7 @@ def list_images(
         UserError: if nobody could train with that; the message says what to change.
     """
     for path in filter(None, (data, target)):
-        if not is_there(path, "ask for read rights, or give other images"):
+        if not is_there(path, RIGHTS_TO_IMAGES):
             raise UserError(f"{path}: does not exist; give a folder, or a CSV or Parquet file")
     if target is not None:
         for path in (data, target):

@@ -14,7 +14,7 @@ from torch import Tensor
 from dualstudent.cores import usable_cores
 from dualstudent.data.catalogue import StreamedName
 from dualstudent.data.decoding import Channels, UnreadableImage, decode, resized
-from dualstudent.data.files import is_there
+from dualstudent.data.files import RIGHTS_TO_IMAGES, is_there
 from dualstudent.data.folders import images_below
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import ImageSamples
@@ -204,7 +204,7 @@ def _truths(column: Tensor) -> list[str]:
 def _files(paths: Iterable[Path]) -> list[Path]:
     files: dict[Path, None] = {}
     for path in paths:
-        if not is_there(path, "ask for read rights, or give other images"):
+        if not is_there(path, RIGHTS_TO_IMAGES):
             raise UserError(f"{path}: does not exist; give images, or folders of images")
         found = images_below(path) if path.is_dir() else [path]
         if not found:
