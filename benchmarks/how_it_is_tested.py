@@ -21,6 +21,7 @@ from dualstudent.randomness import generator_for
 from dualstudent.recipes.schema import DeviceSettings
 from dualstudent.training.answers import probabilities
 from dualstudent.training.model import load_trained
+from dualstudent.training.training import Training
 from tables import write_csv
 
 CHUNK = 1000
@@ -43,6 +44,32 @@ def with_statistics_of(
     return copied.eval()
 
 
+def tested_differently(name: str, training: Training) -> list[dict[str, str]]:
+    """A row for every network, kind of statistics and kind of test image; shown as they come."""
+    data, rows = training.data, []
+    for network_name, network in training.method.evaluated.items():
+        networks = {"as trained": network} | {
+            f"of {kind} target images": with_statistics_of(
+                network, data.train, data.unlabeled, noisy
+            )
+            for kind, noisy in (("noisy", True), ("clean", False))
+        }
+        for statistics, tested in networks.items():
+            for kind, seed in (("clean", None), ("noisy", 0)):
+                answers = probabilities(tested, data.test, perturbed_by=seed).argmax(dim=1)
+                accuracy = 100 * (answers == data.test_labels).double().mean()
+                row = {
+                    "run": name,
+                    "network": network_name,
+                    "statistics": statistics,
+                    "test images": kind,
+                    "accuracy": f"{accuracy:.2f}",
+                }
+                print(*row.values(), sep=", ")
+                rows.append(row)
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN")
@@ -51,28 +78,7 @@ def main() -> None:
     rows = []
     for folder in arguments.runs:
         training = load_trained(Run.open(folder), device=DeviceSettings(accelerator="cpu"))
-        data = training.data
-        for name, network in training.method.evaluated.items():
-            networks = {"as trained": network} | {
-                f"of {kind} target images": with_statistics_of(
-                    network, data.train, data.unlabeled, noisy
-                )
-                for kind, noisy in (("noisy", True), ("clean", False))
-            }
-            for statistics, tested in networks.items():
-                for kind, seed in (("clean", None), ("noisy", 0)):
-                    answers = probabilities(tested, data.test, perturbed_by=seed).argmax(dim=1)
-                    accuracy = 100 * (answers == data.test_labels).double().mean()
-                    rows.append(
-                        {
-                            "run": folder.name,
-                            "network": name,
-                            "statistics": statistics,
-                            "test images": kind,
-                            "accuracy": f"{accuracy:.2f}",
-                        }
-                    )
-                    print(*rows[-1].values(), sep=", ")
+        rows += tested_differently(folder.name, training)
     write_csv(arguments.out, rows)
 
 
