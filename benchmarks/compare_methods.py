@@ -1,6 +1,6 @@
 """Every method on the same few labels: error, time and memory side by side.
 
-    python benchmarks/compare_methods.py            # about 40 minutes on 2 cores
+    python benchmarks/compare_methods.py            # about 50 minutes on 2 cores
 
 Real MNIST digits, 50 and 200 labels, 5 seeds, the same splits, network and steps for all. It can be
 stopped at any time and continues when called again. Step times are measured after the grid, with

@@ -50,8 +50,7 @@ def run_grid(
     done = dict.fromkeys(recipes, 0)  # epochs
     waiting = [name for name in recipes if not runs[name].result.is_file()]
     for name in recipes.keys() - set(waiting):
-        if not Run.open(folder / name).read_recipe().defines_same_run_as(recipes[name]):
-            raise UserError(f"{folder / name} holds a run of another recipe; use another folder")
+        Run.open(folder / name).check_is_of(recipes[name])
         done[name] = recipes[name].schedule.epochs
     observer.on_start(sum(done.values()), sum(r.schedule.epochs for r in recipes.values()))
     at_a_time = workers or runs_at_a_time(recipes.values())

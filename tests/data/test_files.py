@@ -169,7 +169,8 @@ def test_the_published_file_with_the_published_count_gives_no_warning(tmp_path: 
 def test_anything_else_gives_one_warning(tmp_path: Path, content: bytes, found: int) -> None:
     (tmp_path / NAME).write_bytes(content)
 
-    with pytest.warns(DataWarning, match=f"^digits: .*{found} images of 5 published") as caught:
+    expected = f"^digits: .*{found} images of 5 published; .* put the published files there$"
+    with pytest.warns(DataWarning, match=expected) as caught:
         warn_if_unknown("digits", [(tmp_path / NAME, MD5)], found=found, expected=5)
 
     assert len(caught) == 1

@@ -28,7 +28,7 @@ def written(folder: Path) -> str:
     table = ComparisonTable(
         ["", "", "paper", "measured"],
         [[HOSTILE, "1k labels", "15.74 ± 0.45", "16.00"], ["MT", "1k labels", "–", "not run"]],
-        [f"made smaller: {HOSTILE}", "Made by: `dualstudent reproduce table1 --out '<b>'`"],
+        [f"made smaller: {HOSTILE}", "Written by `dualstudent reproduce table1 --out '<b>'`"],
         [f"By test error: {HOSTILE} > MT."],
     )
     figures = {"one": drawing("first caption"), "two": drawing(HOSTILE)}
@@ -46,7 +46,7 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
     assert page.texts["p"][-3:] == [
         f"By test error: {HOSTILE} > MT.",
         f"made smaller: {HOSTILE}",
-        "Made by: dualstudent reproduce table1 --out '<b>'",
+        "Written by dualstudent reproduce table1 --out '<b>'",
     ]
     assert page.texts["code"][-1] == "dualstudent reproduce table1 --out '<b>'"
 

@@ -8,7 +8,8 @@ from typing import get_args
 
 import pytest
 
-from dualstudent import Recipe, UserError
+from dualstudent import Recipe, UserError, load_recipe
+from dualstudent.data.prepare import DataSettings
 from dualstudent.experiments.cost import steps_of
 from dualstudent.experiments.plan import Plan, plan, run_name
 from dualstudent.experiments.reading import experiment_names, load_experiment
@@ -245,29 +246,64 @@ def test_cells_are_chosen_by_a_part_of_their_name() -> None:
 
 def test_what_only_one_method_knows_can_be_set_in_its_runs() -> None:
     adaptation, change = load_experiment("domain-adaptation"), ["method.stabilization_weight=10"]
-    with pytest.raises(UserError, match=r"of domain-adaptation, Source only, MNIST: .*unknown key"):
+    message = r"of domain-adaptation, Source only, MNIST: .*unknown key.*; --only runs the cells"
+    with pytest.raises(UserError, match=message):
         plan(adaptation, "full", changes=change)
     found = plan(adaptation, "full", changes=change, only="dual")
     assert list(found.recipes) == found.wanted == [Cell("Dual Student", "MNIST")]
     (recipe,) = found.recipes.values()
     assert recipe.method.model_dump()["stabilization_weight"] == 10
+    with pytest.raises(UserError, match=r"epochs = 0: input should be greater than 0$"):
+        plan(adaptation, "full", changes=["schedule.epochs=0"])  # no cell allows it
 
 
 def test_a_changed_experiment_has_a_name_of_its_own() -> None:
-    table3 = load_experiment("table3")
-    names = [
-        plan(table3, "full", changes=changes).name
-        for changes in ([], ["schedule.epochs=9"], ["schedule.epochs=8"])
-    ]
-    assert names[0] == "table3"
-    assert len(set(names)) == 3
-    assert names[1].startswith("table3-")
+    def name(*changes: str) -> str:
+        return plan(load_experiment("table3"), "full", changes=changes).name
+
+    assert name() == "table3"
+    assert name("schedule.epochs=9").startswith("table3-")
+    assert name("schedule.epochs=9") == name("schedule.epochs = 9")
+    assert name("schedule.epochs=9") != name("schedule.epochs=8")
+    assert name("schedule.epochs=9", "schedule.epochs=8") == name("schedule.epochs=8")
 
 
-def test_a_figure_of_single_samples_needs_runs_that_follow_them(tmp_path: Path) -> None:
+def test_own_images_in_experiments_are_called_after_their_folders(tmp_path: Path) -> None:
+    recipe = load_recipe("demo").model_copy(
+        update={"data": DataSettings(path=tmp_path / "photos", target_path=tmp_path / "sketches")}
+    )
+    assert run_name(recipe).startswith("dual-student-photos-sketches-all-")
+
+
+@pytest.mark.parametrize(
+    ("left_out", "message"),
+    [
+        ("settings.evaluation.track = 500\n", "follows single test samples; say how many"),
+        ('classes = ["cat", "dog"], ', "data.classes: panel 'two classes' needs two"),
+        ('panel = "distance"\n', "has the panels 'distance' and 'two classes': give each row"),
+        ('panel = "two classes"\n', "has the panels 'distance' and 'two classes': give each row"),
+    ],
+)
+def test_runs_that_figure_2_or_3_could_not_show_are_refused_before(
+    left_out: str, message: str, tmp_path: Path
+) -> None:
     text = files("dualstudent.experiments").joinpath("coupling.toml").read_text("utf-8")
-    forgotten = tmp_path / "forgotten.toml"
-    forgotten.write_text(text.replace("settings.evaluation.track = 500\n", ""))
-    message = "forgotten, Mean Teacher, two classes, CIFAR-10: .*settings.evaluation.track = 500"
-    with pytest.raises(UserError, match=message):
-        plan(load_experiment(str(forgotten)), "full")
+    assert left_out in text
+    (tmp_path / "own.toml").write_text(text.replace(left_out, ""))
+    with pytest.raises(UserError, match=f"own.*{message}"):
+        plan(load_experiment(str(tmp_path / "own.toml")), "full")
+
+
+@pytest.mark.parametrize(
+    ("row", "method", "shows"),
+    [
+        ("S_split", "supervised", "mean-teacher, cs, dual-student"),
+        ("two classes", "cs", "mean-teacher, dual-student"),
+    ],
+)
+def test_methods_that_figure_2_or_3_could_not_show_are_refused_before(
+    row: str, method: str, shows: str
+) -> None:
+    changes = [f"method.name={method}"]
+    with pytest.raises(UserError, match=f"method.name = '{method}': panel .* shows {shows}"):
+        plan(load_experiment("coupling"), "full", changes=changes, only=row)

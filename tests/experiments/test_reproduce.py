@@ -94,8 +94,11 @@ def test_every_run_can_be_changed(small: Path, tmp_path: Path, command: Command)
     (folder,) = out.glob("small-*")  # apart from the table of the experiment as it is
     table = (folder / "table.md").read_text()
     assert f"{shlex.join(map(str, (*words, *changes)))}`" in table
-    assert "not run" not in table  # the other cells are not changed, so they are not in it
+    assert "| both | more | – | not run |" in table
     assert "Changed in every run: schedule.epochs=1" in (folder / "bars.svg").read_text()
+
+    command(*words[:-1], "both", *changes)
+    assert "not run" not in (folder / "table.md").read_text()  # both parts are in one table
 
     code, _, shown = command(*words, "--set", "seed=1")
     assert (code, shown) == (

@@ -139,8 +139,8 @@ def warn_if_unknown(
         warnings.warn(
             f"{data_set}: {', '.join(changed) or 'the data'} in {paths[0][0].parent} "
             f"differ{'s' if len(changed) < 2 else ''} from the published files; the structure was "
-            f"checked and is right: {found:,} images of {expected:,} published. If that is not "
-            "meant, put the published files there",
+            f"checked and is right: {found:,} images of {expected:,} published; if "
+            "that is not meant, put the published files there",
             DataWarning,
             stacklevel=2,
         )

@@ -171,17 +171,19 @@ def _training_folder(folder: Path, unlabeled: str) -> Path:
 
 
 def _folders_in(folder: Path) -> list[str]:
-    return in_natural_order([entry.name for entry in _visible(folder) if entry.is_dir()])
+    return [name for name, is_folder in _visible(folder) if is_folder]
 
 
 def _visible_files(folder: Path) -> list[Path]:
-    names = [entry.name for entry in _visible(folder) if entry.is_file()]
-    return [folder / name for name in in_natural_order(names)]
+    return [folder / name for name, is_folder in _visible(folder) if not is_folder]
 
 
-def _visible(folder: Path) -> list[os.DirEntry[str]]:
+def _visible(folder: Path) -> list[tuple[str, bool]]:
+    """Name, in natural order, and whether it is a folder, of all that is a folder or a file."""
     with reading(folder, advice=RIGHTS_TO_IMAGES), os.scandir(folder) as entries:
-        return [entry for entry in entries if not entry.name.startswith(".")]
+        shown = [entry for entry in entries if not entry.name.startswith(".")]
+        kinds = {each.name: each.is_dir() for each in shown if each.is_dir() or each.is_file()}
+    return [(name, kinds[name]) for name in in_natural_order(kinds)]
 
 
 def _looks_like_image(path: Path) -> bool:

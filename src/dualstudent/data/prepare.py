@@ -142,6 +142,12 @@ class DataSettings(Settings):
         return self
 
     @property
+    def domains(self) -> tuple[str, ...]:
+        """What the source is called and, where there is one, what it is adapted to."""
+        own = (path.stem for path in (self.path, self.target_path) if path is not None)
+        return tuple(name for name in (self.source, self.target, *own) if name is not None)
+
+    @property
     def evaluated_part(self) -> Literal["test", "validation", "source validation"]:
         """What a run is evaluated on; labels to validate on are never of the target."""
         if not self.validation:

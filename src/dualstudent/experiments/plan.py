@@ -9,7 +9,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from dualstudent.errors import UserError
-from dualstudent.experiments.schema import TWO_CLASSES, BudgetName, Cell, Experiment, Table
+from dualstudent.experiments.panels import misfit
+from dualstudent.experiments.schema import BudgetName, Cell, Experiment, Table
 from dualstudent.recipes.reading import changed, merged, recipe_table, validated
 from dualstudent.recipes.schema import Recipe
 
@@ -45,7 +46,7 @@ class Plan:
         """The experiment's; another one if runs are changed, whose table is another table."""
         if not self.changes:
             return self.experiment.name
-        return f"{self.experiment.name}-{_digest(sorted(self.changes))}"
+        return f"{self.experiment.name}-{_digest(changed({}, self.changes))}"
 
     @property
     def differences(self) -> list[str]:
@@ -78,8 +79,8 @@ def plan(
         experiment: what is to be shown.
         budget: ``"full"`` as in the paper, or ``"cpu"``.
         seeds: how many runs a cell has; default: as the experiment says for the budget.
-        changes: ``"key=value"`` each, on top of everything else, in every run. With any of them
-            the plan has no cells but the wanted ones: another method may not know the setting.
+        changes: ``"key=value"`` each, on top of everything else, in every run. A cell that does
+            not know such a setting is left out, unless it is wanted.
         only: run the cells in whose name this occurs, whatever the case.
 
     Example:
@@ -93,14 +94,18 @@ def plan(
         if key in _SAID_OTHERWISE:
             raise UserError(f"--set {key}: {_SAID_OTHERWISE[key]}")
     wanted = _cells_with(only, experiment, budget)
-    recipes = {
-        cell: validated(
-            changed(_table(experiment, budget, cell), changes), f"of {experiment.name}, {cell}"
-        )
-        for cell in (wanted if changes else experiment.cells(budget))
-    }
-    for cell, recipe in recipes.items():
-        _check_tracking(experiment, cell, recipe)
+    recipes, refused = {}, {}
+    for cell in experiment.cells(budget):
+        try:
+            recipes[cell] = _recipe(experiment, budget, cell, changes)
+        except UserError as error:
+            if not changes:
+                raise
+            refused[cell] = error
+    for cell in wanted:
+        if cell in refused:
+            advice = "; --only runs the cells that allow it" if recipes else ""
+            raise UserError(f"{refused[cell]}{advice}") from refused[cell]
     return Plan(
         experiment, budget, seeds or experiment.seeds_of(budget), recipes, wanted, tuple(changes)
     )
@@ -115,13 +120,14 @@ def run_name(recipe: Recipe) -> str:
     stated = _stated(recipe)
     del stated["seed"]
     data = recipe.data
-    where = data.source if data.target is None else f"{data.source}-{data.target}"
+    where = "-".join(data.domains)
     labels = str(data.labels).replace("%", "percent")
     return f"{recipe.method.name}-{where}-{labels}-{_digest(stated)}-seed{recipe.seed}"
 
 
 def _digest(value: object) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:8]
+    text = json.dumps(value, sort_keys=True, default=str)  # TOML has dates, too
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def _cells_with(text: str, experiment: Experiment, budget: BudgetName) -> list[Cell]:
@@ -133,13 +139,16 @@ def _cells_with(text: str, experiment: Experiment, budget: BudgetName) -> list[C
     return found
 
 
-def _check_tracking(experiment: Experiment, cell: Cell, recipe: Recipe) -> None:
-    """Here, before a long training, because what it did not keep cannot be drawn."""
-    if experiment.follows_samples(cell) and not recipe.evaluation.track:
-        raise UserError(
-            f"{experiment.name}, {cell}: panel {TWO_CLASSES!r} of figure 'coupling' follows single "
-            "test samples; say how many by settings.evaluation.track = 500"
-        )
+def _recipe(
+    experiment: Experiment, budget: BudgetName, cell: Cell, changes: Sequence[str]
+) -> Recipe:
+    where = f"of {experiment.name}, {cell}"
+    recipe = validated(changed(_table(experiment, budget, cell), changes), where)
+    if experiment.figure == "coupling":  # what a run has not kept cannot be drawn after it
+        fault = misfit(experiment.row(cell.row).panel, recipe)
+        if fault:
+            raise UserError(f"recipe {where}: {fault}")
+    return recipe
 
 
 def _table(experiment: Experiment, budget: BudgetName, cell: Cell) -> Table:

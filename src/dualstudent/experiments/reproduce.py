@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from dualstudent.data.prepare import prepare
 from dualstudent.experiments.figures import draw_figures
@@ -19,6 +20,7 @@ from dualstudent.experiments.table import ComparisonTable, comparison_table, wri
 from dualstudent.grid import run_grid
 from dualstudent.interruption import Interrupted
 from dualstudent.recipes.schema import Recipe
+from dualstudent.report.line import print_line
 from dualstudent.report.style import save_picture
 from dualstudent.report.tables import counted
 from dualstudent.training.progress import progress_on
@@ -81,9 +83,10 @@ def reproduce(request: Request, console: Console) -> Path:
     runs_folder = request.folder / "runs"
     check_data(wanted, runs_folder)
     how_many = counted(len(wanted), "run")
-    console.print(f"{experiment.place}: {experiment.title}\n{how_many} in {runs_folder}")
+    print_line(console, f"{experiment.place}: {experiment.title}")
+    print_line(console, f"{how_many} in {runs_folder}")
     for difference in planned.differences:
-        console.print(difference, soft_wrap=True)
+        print_line(console, difference)
     finished_runs(planned, runs_folder)  # what is wrong with them is said before a long training
     try:
         with progress_on(console, unit="epochs") as progress:
@@ -93,10 +96,8 @@ def reproduce(request: Request, console: Console) -> Path:
     folder = request.folder / planned.name
     table = write_results(planned, finished_runs(planned, runs_folder), request.command, folder)
     console.print(_shown(table, experiment.title))
-    console.print(
-        "\n".join([*table.order, *table.notes]), soft_wrap=True, highlight=False, markup=False
-    )
-    console.print(f"Files in {folder}", soft_wrap=True)
+    for sentence in (*table.order, *table.notes, f"Files in {folder}"):
+        print_line(console, sentence)
     return folder
 
 
@@ -124,7 +125,7 @@ def write_results(planned: Plan, runs: FinishedRuns, command: str, folder: Path)
 
 
 def _shown(table: ComparisonTable, title: str) -> Table:
-    shown = Table(*table.columns, title=title, title_justify="left")
+    shown = Table(*table.columns, title=Text(title), title_justify="left")
     for row in table.rows:
-        shown.add_row(*row)
+        shown.add_row(*map(Text, row))  # a name may look like markup
     return shown

@@ -6,14 +6,13 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from dualstudent.experiments.panels import DISTANCE, TWO_CLASSES
 from dualstudent.settings import Settings
 
 BudgetName = Literal["full", "cpu"]
 FigureName = Literal["bars", "coupling", "ablation", "stable-samples", "adaptation"]
 Measure = Literal["error", "accuracy", "top5_error"]
 Table = dict[str, Any]
-
-TWO_CLASSES = "two classes"  # panel of Fig. 3, in which single test samples are followed
 
 _PAPER_VALUE = re.compile(r"(?P<mean>\d+\.\d+)( ± (?P<spread>\d+\.\d+))?(?P<quoted> †)?")
 _NONE = "–"
@@ -143,6 +142,11 @@ class Experiment(Settings):
         panels = {row.panel for row in self.rows}
         if self.figure == "ablation" and len(panels) != 2:
             raise ValueError("figure 'ablation' has two panels: give each row one of two")
+        if self.figure == "coupling" and not panels <= {DISTANCE, TWO_CLASSES}:
+            raise ValueError(
+                f"figure 'coupling' has the panels {DISTANCE!r} and {TWO_CLASSES!r}: give each "
+                "row one of them"
+            )
         return self
 
     def cells(self, budget: BudgetName) -> list[Cell]:
@@ -175,10 +179,6 @@ class Experiment(Settings):
         texts = dict(zip((column.name for column in self.columns), values, strict=False))
         text = texts.get(cell.column, _NONE)
         return None if text == _NONE else PaperValue.parse(text)
-
-    def follows_samples(self, cell: Cell) -> bool:
-        """Whether its runs have to keep their answers to single test samples."""
-        return self.figure == "coupling" and self.row(cell.row).panel == TWO_CLASSES
 
     def measure_of(self, cell: Cell) -> Measure:
         """What is measured there."""

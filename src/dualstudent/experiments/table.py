@@ -99,7 +99,7 @@ def _notes(plan: Plan, runs: FinishedRuns, command: str) -> list[str]:
         "for comparison only.",
         f"{counted(len(results), 'run')}, {duration(seconds)} in all, one after the other; "
         f"{', '.join(versions) or 'no run yet'}.",
-        f"Made by: `{command}`",
+        f"Written by `{command}` from all runs that were finished by then.",
     ]
     if any(row.paper and any("†" in value for value in row.paper) for row in experiment.rows):
         notes.insert(1, "† published by others, better than by the authors of the method.")
@@ -109,4 +109,4 @@ def _notes(plan: Plan, runs: FinishedRuns, command: str) -> list[str]:
 def _mean_over(seeds: int) -> str:
     if seeds == 1:
         return "seed 0"
-    return f"mean ± standard deviation over the seeds 0 to {seeds - 1}"
+    return f"mean ± standard deviation over those of the seeds 0 to {seeds - 1} that were run"

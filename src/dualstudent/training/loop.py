@@ -85,8 +85,7 @@ def train_or_resume(recipe: Recipe, folder: Path | str, observer: Observer | Non
     folder = Path(folder)
     if not folder.exists() or not any(folder.iterdir()):
         return train(recipe, folder, observer)
-    if not Run.open(folder).read_recipe().defines_same_run_as(recipe):
-        raise UserError(f"{folder} holds a run of another recipe; choose another --out")
+    Run.open(folder).check_is_of(recipe)
     return resume(folder, observer)
 
 

@@ -133,6 +133,11 @@ class Run:
                 "bring them back, or train again into another folder"
             )
 
+    def check_is_of(self, recipe: Recipe) -> None:
+        """Refuse a run of another recipe than this one."""
+        if not self.read_recipe().defines_same_run_as(recipe):
+            raise UserError(f"{self.folder} holds a run of another recipe; choose another --out")
+
     def read_recipe(self) -> Recipe:
         """The recipe as it was when the run began."""
         return load_recipe(self.recipe)

@@ -11,6 +11,7 @@ from dualstudent.experiments.figures.colours import INK, colour_of
 from dualstudent.experiments.figures.series import draw_series, over_seeds
 from dualstudent.experiments.figures.tracked import MODELS, Tracked, read_tracked
 from dualstudent.experiments.finished import FinishedRuns
+from dualstudent.experiments.panels import TWO_CLASSES
 from dualstudent.experiments.schema import Experiment
 from dualstudent.methods import DualStudentSettings
 from dualstudent.report.style import LINE_BELOW, PAGE_WIDTH, against_epochs
@@ -26,7 +27,7 @@ class _Look:
 
 def draw(experiment: Experiment, runs: FinishedRuns) -> dict[str, Figure]:
     """One sample on the left, all of them on the right, of the rows of panel ``two classes``."""
-    cells = [cell for cell in runs if experiment.follows_samples(cell)]
+    cells = [cell for cell in runs if experiment.row(cell.row).panel == TWO_CLASSES]
     of_panel = [run for cell in cells for run in runs[cell]]
     pairs = {_seed(run): run for run in of_panel if _is_dual_student(run)}
     singles = {_seed(run): run for run in of_panel if not _is_dual_student(run)}

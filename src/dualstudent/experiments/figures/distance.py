@@ -8,17 +8,17 @@ from matplotlib.figure import Figure
 from dualstudent.experiments.figures.colours import colour_of
 from dualstudent.experiments.figures.series import Series, draw_series, evaluated, over_seeds
 from dualstudent.experiments.finished import FinishedRuns
+from dualstudent.experiments.panels import DISTANCE
 from dualstudent.experiments.schema import Experiment
 from dualstudent.report.style import PAGE_WIDTH, against_epochs, literal
 from dualstudent.training.run import Run
 
-PANEL = "distance"
 _RATIO_FOR_LOGARITHMS = 20  # beyond it the smaller of two curves lies flat on the axis
 
 
 def draw(experiment: Experiment, runs: FinishedRuns) -> dict[str, Figure]:
     """Weights on the left, predictions on the right, of the rows of panel ``distance``."""
-    cells = [cell for cell in runs if experiment.row(cell.row).panel == PANEL and runs[cell]]
+    cells = [cell for cell in runs if experiment.row(cell.row).panel == DISTANCE and runs[cell]]
     if not cells:
         return {}
     figure = Figure(figsize=(PAGE_WIDTH, 3.6), layout="constrained")
