@@ -90,11 +90,15 @@ def test_train_then_evaluate_and_export_show_the_same_figures(tmp_path: Path) ->
         (("report", "."), ". is not a run"),
         (("export", "nowhere", "--to", "onnx"), "nowhere does not exist"),
         (("recipes", "show", "dmo"), "did you mean 'demo'"),
+        (("methods", "mean-techer"), "did you mean 'mean-teacher'"),
         (("check", "nowhere"), "nowhere: does not exist; give a folder"),
         (("check", "."), "holds no images"),
         (("reproduce", "table7"), "use one of table1"),
         (("reproduce",), "reproduce --list"),
-        (("reproduce", "table1", "--only", "XYZ"), "fits no cell of table1: Π, 1k labels"),
+        (
+            ("reproduce", "table1", "--only", "XYZ"),
+            "fits no cell of table1, ",
+        ),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2_and_nothing_is_written(
@@ -187,3 +191,10 @@ def test_the_version_is_that_of_the_package(tmp_path: Path) -> None:
     assert (
         dualstudent("--version", cwd=tmp_path).stdout == f"dualstudent {version('dualstudent')}\n"
     )
+
+
+def test_a_run_cannot_be_in_a_file(tmp_path: Path, command: Command) -> None:
+    file = tmp_path / "table.csv"
+    file.touch()
+    code, _, shown = command("train", "demo", "--out", file / "run")
+    assert (code, shown) == (2, f"error: {file} is a file, no folder; choose another --out\n")

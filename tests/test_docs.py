@@ -18,6 +18,7 @@ from dualstudent.experiments.reading import load_experiment
 from dualstudent.experiments.schema import BudgetName
 from dualstudent.export import FORMATS, ModelCard
 from dualstudent.methods import METHODS
+from dualstudent.networks.build import NETWORKS
 from dualstudent.recipes import Recipe, load_recipe, recipe_names
 from dualstudent.settings import Settings
 from tests.export.alone import run_without
@@ -155,6 +156,16 @@ def test_the_recipe_page_explains_every_setting() -> None:
         if isinstance(field.annotation, type) and issubclass(field.annotation, Settings):
             for key in field.annotation.model_fields:
                 assert f"`{key}`" in page, f"{section}.{key}"
+
+
+def test_the_recipe_page_lists_every_network_and_what_can_be_set_of_it() -> None:
+    page = (ROOT / "docs" / "recipes.md").read_text()
+    rows = page.partition("| `network.name` |")[2].partition("\n\n")[0].splitlines()[2:]
+    told = {(words := re.findall(r"`([\w-]+)`", row))[0]: set(words[1:]) for row in rows}
+    assert told == {
+        (fields := dict(network.Settings.model_fields)).pop("name").default: set(fields)
+        for network in NETWORKS
+    }
 
 
 def test_commands_name_recipes_that_exist() -> None:

@@ -16,8 +16,9 @@ from dualstudent.data.listing import Listing
 from dualstudent.data.prepare import OF_PUBLISHED, OWN_IMAGE_SIZE, DataSettings
 from dualstudent.errors import UserError
 from dualstudent.experiments.cost import measured_pace
+from dualstudent.mistakes import Table
 from dualstudent.recipes.choosing import NETWORKS, Choice, choose_recipe
-from dualstudent.recipes.reading import Table, changed, merged, recipe_table, validated
+from dualstudent.recipes.reading import changed, merged, recipe_table, validated
 from dualstudent.recipes.schema import Recipe
 from dualstudent.report.data_check import counts_table, forecast_line, summary_line
 from dualstudent.report.line import print_line

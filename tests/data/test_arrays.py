@@ -98,6 +98,8 @@ def test_a_test_set_is_scaled_like_the_training_data_and_coded_like_its_labels()
         prepared_from_arrays(X, ["x", "y", -1], test=(other, ["y", "z"]))
     with pytest.raises(UserError, match=r"shape \(2,\)"):
         prepared_from_arrays(X, ["x", "y", -1], test=([[1.0, 2.0]], ["y"]))
+    with pytest.raises(UserError, match=r"test must be a pair \(X, y\)"):
+        prepared_from_arrays(X, ["x", "y", -1], test=X)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

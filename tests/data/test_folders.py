@@ -65,6 +65,18 @@ def test_classes_may_lie_in_a_folder_train(tmp_path: Path) -> None:
     assert (len(listing.labeled), len(listing.unlabeled), len(listing.test)) == (2, 2, 1)
 
 
+def test_classes_may_lie_in_a_folder_labeled(tmp_path: Path) -> None:
+    made(tmp_path, "labeled/a/1.png", "labeled/b/1.png", "unlabeled/1.png")
+    listing = list_folder(tmp_path)
+    assert (listing.classes, listing.labels) == (("a", "b"), (0, 1, -1))
+
+
+def test_unlabeled_images_that_are_not_where_they_should_be_are_missed(tmp_path: Path) -> None:
+    made(tmp_path, "a/1.png", "b/1.png", "unlabeled/1.png")
+    with pytest.raises(UserError, match=r"has no folder 'rest', .*; it has a, b, unlabeled$"):
+        list_folder(tmp_path, unlabeled="rest")
+
+
 def test_a_class_may_be_called_train(tmp_path: Path) -> None:
     made(tmp_path, "bus/1.png", "train/1.png")
     assert list_folder(tmp_path).classes == ("bus", "train")

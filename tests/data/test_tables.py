@@ -109,6 +109,7 @@ def test_a_repeated_row_counts_once(folder: Path) -> None:
         ("", "has no column path or file or .*; it has none"),
         ("just some text\nof mine\n", "has no column path .*; it has just some text"),
         ("path,kind\n1.png,cat\n", "has no column label or class .*; it has path, kind"),
+        ("path,kind\n1.png,cat\n", "check --label-column and by data.label_column"),
         (b"\xff\xd8\xff\xe0 an image", "is neither Parquet nor UTF-8 text"),
         ("path,label\n1.png,\0\n2.png,b", "line 2 has a NUL byte; is this a table"),
         ('path,label\n1.png,"cat\n', r"is not a table: .* \(line 2\)"),
@@ -161,6 +162,12 @@ def test_a_named_column_that_is_not_there(folder: Path, column: str) -> None:
     table = saved(folder, "path,label\n1.png,a\n2.png,b\n")
     with pytest.raises(UserError, match="has no column nowhere; it has path, label"):
         list_table(table, Columns(**{column: "nowhere"}))
+
+
+def test_what_is_called_parquet_and_is_not(folder: Path) -> None:
+    (folder / "t.parquet").write_text("path,label\n1.png,a\n")
+    with pytest.raises(UserError, match=r"t\.parquet: is not a table: broken Parquet, or none"):
+        list_table(folder / "t.parquet")
 
 
 def test_parquet_without_pyarrow_says_what_to_install(

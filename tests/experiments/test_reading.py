@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from dualstudent import UserError
+from dualstudent import UserError, load_recipe
 from dualstudent.experiments.plan import plan
 from dualstudent.experiments.reading import experiment_names, load_experiment
 from dualstudent.experiments.schema import Cell, PaperValue
@@ -36,9 +36,13 @@ def test_a_file_of_the_user_is_an_experiment(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('place = "Table 0"', "", "place: Field required"),
-        ('"12.50 ± 0.50"', '"about 12"', "rows.0.paper: .*write it as 12.34"),
-        ('["12.50 ± 0.50", "7.25"]', '["7.25"]', "supervised: paper has not one value"),
+        ('place = "Table 0"', "", ": place is missing"),
+        ('"12.50 ± 0.50"', '"about 12"', r"rows\.supervised\.paper = .*: write it as 12\.34"),
+        (
+            '["12.50 ± 0.50", "7.25"]',
+            '["7.25"]',
+            ": supervised: paper has not one value",
+        ),
         ('name = "both"', 'name = "supervised"', "two rows have the same name"),
         ("both = ", "neither = ", "cpu: there is no row 'neither'"),
         ('figure = "bars"', 'figure = "ablation"', "figure 'ablation' has two panels"),
@@ -47,7 +51,7 @@ def test_a_file_of_the_user_is_an_experiment(tmp_path: Path) -> None:
             '[[cpu.columns]]\nname = "more"\n\n[cpu.settings]',
             "two columns of cpu have the same name",
         ),
-        ("seeds = 2", "seed = 2", "seed: Extra inputs are not permitted"),
+        ("seeds = 2", "seed = 2", "seed = 2: unknown key; did you mean 'seeds'"),
         ("seeds = 2", "seeds = ", "not valid TOML"),
     ],
 )
@@ -58,6 +62,17 @@ def test_a_broken_experiment_is_one_line(old: str, new: str, message: str, tmp_p
     with pytest.raises(UserError, match=message) as error:
         load_experiment(path)
     assert "\n" not in str(error.value)
+
+
+def test_a_recipe_is_not_taken_for_an_experiment_nor_the_other_way(tmp_path: Path) -> None:
+    experiment, recipe = tmp_path / "experiment.toml", tmp_path / "recipe.toml"
+    experiment.write_text(SMALL)
+    recipe.write_text('extends = "demo"\n')
+    with pytest.raises(UserError, match=f"is a recipe; 'dualstudent train {recipe}' runs it"):
+        load_experiment(recipe)
+    message = f"is an experiment; 'dualstudent reproduce {experiment}' runs it"
+    with pytest.raises(UserError, match=message):
+        load_recipe(experiment)
 
 
 def test_a_recipe_is_looked_for_beside_the_experiment_that_names_it(tmp_path: Path) -> None:

@@ -202,9 +202,14 @@ def test_a_mistake_is_one_line_and_changes_nothing(
     change(Run(folder))
     before = {each: each.stat().st_mtime_ns for each in sorted(tmp_path.rglob("*"))}
     with pytest.raises(UserError, match=message) as error:
-        export_run(Run.open(folder), "safetensors", tmp_path / path, student)
+        export_run(Run.open(str(folder)), "safetensors", str(tmp_path / path), student)
     assert "\n" not in str(error.value)
     assert {each: each.stat().st_mtime_ns for each in sorted(tmp_path.rglob("*"))} == before
+
+
+def test_an_unknown_format_is_answered_with_the_known_ones(small_run: Run) -> None:
+    with pytest.raises(UserError, match="no format 'onx'; use one of onnx, torch-export, safe"):
+        export_run(small_run, "onx")
 
 
 @pytest.mark.parametrize("error", [1.1e-5, float("nan")])

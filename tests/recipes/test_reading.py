@@ -103,6 +103,10 @@ def test_changes_are_toml_values_or_bare_words() -> None:
         ("seed=-1", "seed = -1: .*greater than or equal to 0"),
         ("network.dropout=1", r"network\.dropout = 1: .*less than 1"),
         ("network.dropuot=0.1", "unknown key; did you mean 'network.dropout'"),
+        ("epochs=3", "unknown key; did you mean 'schedule.epochs'"),
+        ("optimizer.adam=1", "unknown key; optimizer has learning_rate, momentum, weight_decay$"),
+        ("rate=1", "rate = 1: unknown key; there are description, seed, data, "),
+        ("data=3", "data = 3: is a section; set data.… in it"),
         ("network.name=cnn", r"network\.name = 'cnn': use one of .*'shake-shake'"),
         ("network.width=0", r"network\.width = 0: .*greater than 0"),
         ("batch=3", "batch = 3: "),
@@ -148,6 +152,15 @@ def test_a_misspelt_name_gets_the_nearest_one(tmp_path: Path) -> None:
         load_recipe("usps-mnst")
     with pytest.raises(UserError, match="cannot be read"):
         load_recipe(tmp_path / "absent.toml")
+
+
+def test_a_table_of_images_is_not_taken_for_a_recipe() -> None:
+    with pytest.raises(UserError, match=r"images\.csv is no recipe; .*: --data images\.csv$"):
+        load_recipe("images.csv")
+
+
+def test_a_single_change_needs_no_list() -> None:
+    assert load_recipe("demo", "seed=3").seed == 3
 
 
 def test_recipes_cannot_be_changed_by_accident() -> None:

@@ -119,7 +119,7 @@ def test_a_broken_file_changes_nothing_for_the_others(run: Run, tmp_path: Path) 
     paths = [run.folder.parent / "images" / f"{number}.png" for number in range(3)]
     (tmp_path / "broken.png").write_bytes(paths[0].read_bytes()[:40])
     (clean,) = Predictor(run).predict(paths)
-    (found,) = Predictor(run).predict([paths[0], tmp_path / "broken.png", *paths[1:]])
+    (found,) = Predictor(run).predict([str(paths[0]), tmp_path / "broken.png", *paths[1:]])
     assert found.paths == clean.paths
     assert torch.equal(found.probabilities, clean.probabilities)
     assert [each.path for each in found.unreadable] == [tmp_path / "broken.png"]

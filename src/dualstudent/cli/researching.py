@@ -21,7 +21,10 @@ class Budget(StrEnum):
 def reproduce(
     what: Annotated[
         str | None,
-        typer.Argument(help="Name of an experiment, or path of a .toml file that defines one."),
+        typer.Argument(
+            help="table1 to table6, ablation, coupling, domain-adaptation, stable-samples, or path "
+            "of a .toml file that defines an experiment."
+        ),
     ] = None,
     budget: Annotated[
         Budget, typer.Option(help="As large as in the paper, or so small that a CPU finishes it.")
@@ -48,7 +51,7 @@ def reproduce(
     if list_:
         from dualstudent.experiments.listing import list_experiments
 
-        list_experiments(console)
+        list_experiments(console, what)
         return
     if what is None:
         raise UserError("say what to reproduce; 'dualstudent reproduce --list' shows what there is")

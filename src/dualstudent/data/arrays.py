@@ -63,6 +63,8 @@ def prepared_from_arrays(
     train = samples_from_array(X, augmentation, normalisation, perturbation)
     if len(train) != len(labels):
         raise UserError(f"X has {len(train)} samples but y {len(labels)} labels")
+    if test is not None and not (isinstance(test, tuple | list) and len(test) == 2):
+        raise UserError("test must be a pair (X, y) of samples and labels, or a dataset")
     others, their_labels = (np.asarray(X)[:0], ()) if test is None else test
     scale = train.standardisation if isinstance(train, FeatureSamples) else None
     tested = samples_from_array(others, augmentation, normalisation, perturbation, scale)

@@ -11,8 +11,10 @@ from dualstudent.errors import UserError, refuse
 
 # A name without an ending is often the checksum of an image.
 _ENDINGS = {"", ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif"}
-_TEST, _TRAIN, _VALIDATION = "test", "train", {"val", "valid", "validation"}
+_TEST, _VALIDATION = "test", {"val", "valid", "validation"}
+_TRAINING = {"train", "labeled", "labelled"}  # each may hold the folders of the classes
 _UNLABELED = {"unlabeled", "unlabelled"}
+_USUAL = "unlabeled"
 
 
 @dataclass(frozen=True)
@@ -24,15 +26,15 @@ class _Group:
     part: Part
 
 
-def list_folder(folder: Path, unlabeled: str = "unlabeled") -> Listing:
+def list_folder(folder: Path, unlabeled: str = _USUAL) -> Listing:
     """A folder with a folder per class, one of unlabeled images, and maybe a test.
 
     ::
 
         DATA/cat/…  DATA/dog/…  DATA/unlabeled/…  DATA/test/cat/…  DATA/test/dog/…
 
-    The classes may also lie in ``DATA/train``. Inside a class, folders can be nested at will.
-    Hidden files are left out; the order is the natural one of the names.
+    The classes may also lie in ``DATA/train`` or ``DATA/labeled``. Inside a class, folders can be
+    nested at will. Hidden files are left out; the order is the natural one of the names.
 
     Args:
         folder: DATA.
@@ -40,11 +42,16 @@ def list_folder(folder: Path, unlabeled: str = "unlabeled") -> Listing:
     """
     classes, labeled = _labeled_groups(folder, unlabeled)
     places = dict.fromkeys((folder, _training_folder(folder, unlabeled)))
+    if unlabeled != _USUAL and not any((place / unlabeled).is_dir() for place in places):
+        raise UserError(
+            f"{folder}: has no folder {unlabeled!r}, which is to hold the unlabeled images; it has "
+            f"{_names(_folders_in(folder))}"
+        )
     groups = labeled + [_Group(files_below(place / unlabeled), -1, "train") for place in places]
     return _listing(str(folder), classes, groups, folder)
 
 
-def list_domains(source: Path, target: Path, unlabeled: str = "unlabeled") -> Listing:
+def list_domains(source: Path, target: Path, unlabeled: str = _USUAL) -> Listing:
     """A labeled source and an unlabeled target to adapt to, each a folder as for one domain.
 
     Every image below the target is unlabeled, whatever folder it lies in, except those in its
@@ -124,7 +131,8 @@ def _labeled_groups(folder: Path, unlabeled: str) -> tuple[list[str], list[_Grou
     refuse(
         f"{path}: would be a class called {name!r}; a folder of unlabeled images is called "
         f"{unlabeled!r} (check --unlabeled and data.unlabeled set another), one of test "
-        f"images {_TEST!r}, and validation is taken from the labeled images"
+        f"images {_TEST!r}, and validation is taken from the labeled images, to which its own "
+        "should be moved"
         for name, path in folders.items()
         if name.casefold() in misnamed
     )
@@ -160,14 +168,16 @@ def _listing(name: str, classes: list[str], groups: list[_Group], tested: Path) 
 
 def _training_folder(folder: Path, unlabeled: str) -> Path:
     names = set(_folders_in(folder)) - {unlabeled, _TEST}
-    if _TRAIN not in names or not names <= {_TRAIN, *_VALIDATION}:
+    training = names & _TRAINING
+    if len(training) != 1 or not names <= training | _VALIDATION:
         return folder
-    for name in names - {_TRAIN}:
-        raise UserError(
-            f"{folder / name}: validation is taken from the labeled images; move these into "
-            f"{folder / _TRAIN} or {folder / _TEST}"
-        )
-    return folder / _TRAIN
+    inner = folder / training.pop()
+    refuse(
+        f"{folder / name}: validation is taken from the labeled images; move these into {inner} "
+        f"or {folder / _TEST}"
+        for name in names & _VALIDATION
+    )
+    return inner
 
 
 def _folders_in(folder: Path) -> list[str]:

@@ -41,7 +41,8 @@ def list_images(
     """
     for path in filter(None, (data, target)):
         if not is_there(path, RIGHTS_TO_IMAGES):
-            raise UserError(f"{path}: does not exist; give a folder, or a CSV or Parquet file")
+            table = ", or a CSV or Parquet file" if target is None else ""
+            raise UserError(f"{path}: does not exist; give a folder{table}")
     if target is not None:
         for path in (data, target):
             if not path.is_dir():

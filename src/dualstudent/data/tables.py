@@ -54,6 +54,8 @@ def list_table(table: Path, columns: Columns | None = None) -> Listing:
     """
     with table.open("rb") as file:
         is_parquet = file.read(len(_PARQUET_BEGINS)) == _PARQUET_BEGINS
+    if table.suffix.lower() == ".parquet" and not is_parquet:
+        raise UserError(f"{table}: is not a table: broken Parquet, or none at all")
     read = _read_parquet if is_parquet else _read_csv
     files: dict[str, _Row] = {}
     problems = []
@@ -132,8 +134,8 @@ def _read_csv(table: Path, columns: Columns) -> Iterator[_Row]:
                 yield _row(where, cells, places)
     except UnicodeDecodeError as error:
         raise UserError(
-            f"{table}: is neither Parquet nor UTF-8 text; from a spreadsheet, save it as "
-            "'CSV UTF-8'"
+            f"{table}: is neither Parquet nor UTF-8 text; give a folder of images or a table (from "
+            "a spreadsheet, saved as 'CSV UTF-8')"
         ) from error
     except csv.Error as error:
         raise UserError(f"{table}: is not a table: {error} (line {rows.line_num})") from error
@@ -192,15 +194,16 @@ def _places(table: Path, header: Sequence[str], columns: Columns) -> tuple[int |
             f"{' and '.join(sorted(_OF_PREDICTIONS))}); whoever wants to learn from them names "
             "the column of labels"
         )
-    for place, chosen, usual in (
-        (path, columns.path, PATH_NAMES),
-        (label, columns.label, LABEL_NAMES),
-        (part, columns.part, ()),
+    for kind, place, chosen, usual in (
+        ("path", path, columns.path, PATH_NAMES),
+        ("label", label, columns.label, LABEL_NAMES),
+        ("part", part, columns.part, ()),
     ):
         if place is None and (chosen or usual):
             raise UserError(
                 f"{table}: has no column {chosen or ' or '.join(usual)}; it has "
-                f"{', '.join(header) or 'none'} (separated by commas, semicolons or tabs)"
+                f"{', '.join(header) or 'none'} (separated by commas, semicolons or tabs). Another "
+                f"name is set by check --{kind}-column and by data.{kind}_column"
             )
     return path, label, part
 

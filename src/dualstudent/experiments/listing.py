@@ -17,13 +17,15 @@ from dualstudent.training.progress import progress_on
 _NUMBERS = ("runs", "steps", "about")
 
 
-def list_experiments(console: Console) -> None:
-    """Show every experiment at both sizes: runs, steps and about how long they take here."""
-    plans = [
-        plan(load_experiment(name), budget)
-        for name in experiment_names()
-        for budget in get_args(BudgetName)
-    ]
+def list_experiments(console: Console, what: str | None = None) -> None:
+    """Show experiments at both sizes: runs, steps and about how long they take here.
+
+    Args:
+        console: where to.
+        what: name of the only one, or path of its file; default: all that come with the package.
+    """
+    experiments = [load_experiment(name) for name in ([what] if what else experiment_names())]
+    plans = [plan(each, budget) for each in experiments for budget in get_args(BudgetName)]
     runs = [(planned, planned.runs()) for planned in plans]
     stopwatch = Stopwatch()
     with progress_on(console, unit="recipes measured") as progress:
@@ -38,7 +40,7 @@ def list_experiments(console: Console) -> None:
         first = planned.budget == "full"
         names = (planned.experiment.name, planned.experiment.title) if first else ("", "")
         table.add_row(*names, planned.budget, *_numbers(of_plan, stopwatch), end_section=not first)
-    for budget in get_args(BudgetName):  # experiments share runs
+    for budget in get_args(BudgetName) if len(experiments) > 1 else ():  # they share runs
         together = {n: r for p, of_plan in runs if p.budget == budget for n, r in of_plan.items()}
         table.add_row("all", "shared runs once", budget, *_numbers(together, stopwatch))
     console.print(table)

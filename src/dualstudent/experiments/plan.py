@@ -134,8 +134,11 @@ def _cells_with(text: str, experiment: Experiment, budget: BudgetName) -> list[C
     cells = experiment.cells(budget)
     found = [cell for cell in cells if text.casefold() in str(cell).casefold()]
     if not found:
-        known = "; ".join(map(str, cells))
-        raise UserError(f"--only {text!r} fits no cell of {experiment.name}: {known}")
+        rows, columns = ({getattr(c, part): 0 for c in cells} for part in ("row", "column"))
+        raise UserError(
+            f"--only {text!r} fits no cell of {experiment.name}, which are called ROW, COLUMN; "
+            f"its rows are {'; '.join(rows)}; its columns {'; '.join(columns)}"
+        )
     return found
 
 

@@ -9,6 +9,9 @@ from pydantic import ValidationError
 
 from dualstudent.errors import UserError
 from dualstudent.experiments.schema import Experiment
+from dualstudent.mistakes import explained
+
+_OF_RECIPES = ("extends", "data", "method", "network", "schedule")
 
 
 def experiment_names() -> list[str]:
@@ -30,14 +33,15 @@ def load_experiment(name_or_path: str | Path) -> Experiment:
     """
     path = Path(name_or_path)
     try:
-        table = _beside(path, tomllib.loads(_text(str(name_or_path))))
-        return Experiment.model_validate(table | {"name": path.stem})
+        table = _beside(path, tomllib.loads(_text(str(name_or_path)))) | {"name": path.stem}
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"experiment {name_or_path}: not valid TOML: {error}") from error
+    if "rows" not in table and not table.keys().isdisjoint(_OF_RECIPES):
+        raise UserError(f"experiment {path}: is a recipe; 'dualstudent train {path}' runs it")
+    try:
+        return Experiment.model_validate(table)
     except ValidationError as error:
-        problems = "; ".join(
-            ".".join(map(str, problem["loc"])) + ": " + problem["msg"] for problem in error.errors()
-        )
+        problems = explained(error, Experiment, table)
         raise UserError(f"experiment {name_or_path}: {problems}") from error
 
 

@@ -51,7 +51,9 @@ class Export:
     difference: float
 
 
-def export_run(run: Run, to: str, path: Path | None = None, student: str | None = None) -> Export:
+def export_run(
+    run: Run, to: str, path: Path | str | None = None, student: str | None = None
+) -> Export:
     """Write a network of a finished run into one file, and compare it with what was trained.
 
     Args:
@@ -64,12 +66,14 @@ def export_run(run: Run, to: str, path: Path | None = None, student: str | None 
         UserError: if that cannot be done, or the file would say something else; then there is
             no file.
     """
+    if to not in FORMATS:
+        raise UserError(f"there is no format {to!r}; use one of {', '.join(FORMATS)}")
     file_format = FORMATS[to]
     file_format.check_available()
     training = load_trained(run, device=DeviceSettings(accelerator="cpu"))
     _, notes = read_model(run)
     student = _chosen(run, training.method, student or notes.exported)
-    path = path or run.folder / (student + file_format.suffix)
+    path = Path(path or run.folder / (student + file_format.suffix))
     check_is_free(path)  # before the work
     network = training.method.evaluated[student]
     model = DeployedModel(_card(run, training, student, notes.classes))

@@ -90,7 +90,7 @@ class Opinions:
 
 
 def write_labels(
-    run: Run, output: Path, precision: float = 0.95, progress: Progress | None = None
+    run: Run, output: Path | str, precision: float = 0.95, progress: Progress | None = None
 ) -> LabelSheet:
     """List the unlabeled images of a run in a CSV file, most worth a person's time first.
 
@@ -111,7 +111,7 @@ def write_labels(
     """
     if not 0 < precision <= 1:
         raise UserError(f"precision = {precision}: use a share above 0, at most 1")
-    with new_text_file(output) as file, StopRequest() as stop:
+    with new_text_file(Path(output)) as file, StopRequest() as stop:
         training, names = _opened(run, progress)
         yardstick = Yardstick.measured(training, precision)
         found = _asked(training, yardstick, progress, stop)

@@ -25,9 +25,13 @@ Weight = Annotated[float, Field(ge=0)]
 class ConsistencySettings(MethodSettings):
     """The weights of the terms, and how they are measured."""
 
-    consistency_weight: Weight = Field(100.0, description="λ of ℒ_con")
+    consistency_weight: Weight = Field(
+        100.0, description="λ, of the agreement with the target (ℒ_con)"
+    )
     logit_distance_weight: Weight = Field(0.01, description="tie of the decoupled heads")
-    distance: Literal["mse", "kl"] = Field("mse", description="ℛ of Eq. 1 and Eq. 5")
+    distance: Literal["mse", "kl"] = Field(
+        "mse", description="ℛ of Eq. 1 and Eq. 5, between two predictions"
+    )
     classification_average: Literal["batch", "labeled"] = Field(
         "batch", description="what the sum of cross entropies is divided by"
     )

@@ -29,8 +29,10 @@ class DeepCoTrainingSettings(MethodSettings):
     """The defaults are those of CIFAR-10; each term is a mean over the samples it is about."""
 
     name: Literal["deep-co-training"] = "deep-co-training"
-    cotraining_weight: Weight = Field(10.0, description="λ_cot")
-    difference_weight: Weight = Field(0.5, description="λ_dif")
+    cotraining_weight: Weight = Field(10.0, description="λ_cot, of the agreement of the students")
+    difference_weight: Weight = Field(
+        0.5, description="λ_dif, of what keeps the students different"
+    )
     epsilon: float = Field(0.02, gt=0, description="change of a normalised value by an attack")
     classification_average: Literal["batch", "labeled"] = Field(
         "labeled", description="what the sum of cross entropies is divided by"

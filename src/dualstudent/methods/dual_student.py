@@ -21,8 +21,12 @@ from dualstudent.methods.pair import PairMethod, PairOptions, TwoPasses
 class DualStudentOptions(PairOptions):
     """The constants of Eq. 3 and Eq. 7, alone or as part of another method."""
 
-    stabilization_weight: Weight = Field(100.0, description="λ₂")
-    confidence_threshold: float = Field(0.8, ge=0, lt=1, description="ξ of Eq. 3")
+    stabilization_weight: Weight = Field(
+        100.0, description="λ₂, of what a student learns from the other one (ℒ_sta)"
+    )
+    confidence_threshold: float = Field(
+        0.8, ge=0, lt=1, description="ξ of Eq. 3, above which a prediction counts as confident"
+    )
     compared_views: Literal["own", "same"] = Field(
         "own",
         description="Eq. 5 between the students' own views, as the paper's numbers were made, "

@@ -23,7 +23,9 @@ from dualstudent.prediction import Prediction
 class PairOptions(ConsistencySettings):
     """What can be set of any method of two students; the defaults are those of CIFAR-10."""
 
-    consistency_weight: Weight = Field(10.0, description="λ₁")
+    consistency_weight: Weight = Field(
+        10.0, description="λ₁, of the agreement of a student with itself (ℒ_con)"
+    )
 
     @property
     def student_count(self) -> int:

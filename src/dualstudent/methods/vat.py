@@ -32,7 +32,9 @@ class VATSettings(MethodSettings):
     """
 
     name: Literal["vat"] = "vat"
-    adversarial_weight: Weight = Field(1.0, description="λ")
+    adversarial_weight: Weight = Field(
+        1.0, description="λ, of the agreement with the image changed by r"
+    )
     epsilon: float = Field(8.0, gt=0, description="ε, length of r on normalised images")
     finite_difference: float = Field(0.1, gt=0, description="ξ, how far to look for r")
     power_iterations: int = Field(1, ge=1, description="how often the direction is improved")

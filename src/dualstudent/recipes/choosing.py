@@ -6,7 +6,8 @@ from typing import Any
 
 from dualstudent.data.check import DataCheck
 from dualstudent.data.splits import share_of_class
-from dualstudent.recipes.reading import Table, merged
+from dualstudent.mistakes import Table
+from dualstudent.recipes.reading import merged
 
 NETWORKS = ("digits-cnn", "quick-cnn", "cnn13", "resnext50")  # one of these is chosen
 _STEPS = {"cpu": 2_000, "cuda": 20_000}

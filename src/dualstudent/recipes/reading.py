@@ -1,20 +1,18 @@
 """Reading recipes: TOML files that state what differs from the recipe they build on."""
 
-import difflib
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
-from typing import Any, get_args
 
 import tomli_w
-from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import ValidationError
 
 from dualstudent.errors import UserError
+from dualstudent.mistakes import Table, explained, nearest
 from dualstudent.recipes.schema import Recipe
 
-Table = dict[str, Any]
+_TABLES = (".csv", ".tsv", ".parquet")  # of own images
 
 
 def recipe_names() -> list[str]:
@@ -53,6 +51,7 @@ def changed(table: Table, changes: Iterable[str]) -> Table:
         {'seed': 2, 'data': {'labels': '50%'}}
     """
     result = dict(table)
+    changes = [changes] if isinstance(changes, str) else changes
     for change in sorted(changes, key=_sets_no_name):  # a new method drops settings of the old
         _apply(result, change)
     return result
@@ -63,7 +62,7 @@ def validated(table: Table, origin: str) -> Recipe:
     try:
         return Recipe.model_validate(table)
     except ValidationError as error:
-        raise UserError(f"recipe {origin}: {_explained(error.errors(), table)}") from error
+        raise UserError(f"recipe {origin}: {explained(error, Recipe, table)}") from error
 
 
 def merged(base: Table, over: Table) -> Table:
@@ -97,10 +96,12 @@ def recipe_source(name_or_path: str) -> str:
         return (resources.files("dualstudent.recipes") / f"{name_or_path}.toml").read_text("utf-8")
     if path.is_dir():
         raise UserError(f"{path} is a folder, not a recipe; to train on its images: --data {path}")
+    if path.suffix.lower() in _TABLES:
+        raise UserError(f"{path} is no recipe; to train on the images it lists: --data {path}")
     if path.suffix == ".toml" or path.exists():
         return _text(path)
     raise UserError(
-        f"there is no recipe {name_or_path!r}{_nearest(name_or_path, recipe_names())} "
+        f"there is no recipe {name_or_path!r}{nearest(name_or_path, recipe_names())} "
         "('dualstudent recipes' lists them, a file ends in .toml)"
     )
 
@@ -113,6 +114,8 @@ def _resolved(name: str, seen: tuple[str, ...]) -> Table:
         table = tomllib.loads(recipe_source(name))
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"recipe {name}: not valid TOML: {error}") from error
+    if {"rows", "columns"} <= table.keys():
+        raise UserError(f"recipe {name}: is an experiment; 'dualstudent reproduce {name}' runs it")
     base = table.pop("extends", None)
     if base is None:
         return table
@@ -151,60 +154,3 @@ def _apply(table: Table, change: str) -> None:
     for part in reversed(parts[:-1]):
         addition = {part: addition}
     table.update(merged(table, addition))
-
-
-def _explained(problems: list[ErrorDetails], table: Table) -> str:
-    """Every problem once: the key, its value, and what is allowed."""
-    texts: dict[str, str] = {}
-    for problem in problems:
-        key = _key(problem["loc"], table)
-        message = problem["msg"].removeprefix("Value error, ")
-        message = message[0].lower() + message[1:]
-        if problem["type"] == "missing":
-            texts[key] = f"{key} is missing"
-        elif problem["type"] == "union_tag_invalid":
-            context = problem["ctx"]
-            texts[key] = f"{key}.name = {context['tag']!r}: use one of {context['expected_tags']}"
-        elif problem["type"] == "union_tag_not_found":
-            texts[key] = f"{key}.name is missing"
-        elif problem["type"] == "extra_forbidden":
-            known = _known_keys(Recipe, table)
-            texts[key] = f"{key} = {problem['input']!r}: unknown key{_nearest(key, known)}"
-        elif key in texts:  # the other members of a union
-            texts[key] += f" or {message.removeprefix('input should be ')}"
-        elif isinstance(problem["input"], dict):  # settings that do not fit together
-            texts[key] = f"{key}: {message}"
-        else:
-            texts[key] = f"{key} = {problem['input']!r}: {message}"
-    return "; ".join(texts.values())
-
-
-def _key(location: tuple[int | str, ...], table: Table) -> str:
-    """The location without the names that tell methods and networks apart, and within a value."""
-    keys: list[str] = []
-    inside: Any = table
-    for part in map(str, location):
-        if not isinstance(inside, dict):
-            break
-        if part in inside or part != inside.get("name"):
-            keys.append(part)
-            inside = inside.get(part)
-    return ".".join(keys)
-
-
-def _known_keys(settings: type[BaseModel], table: Table, prefix: str = "") -> Iterator[str]:
-    """What can be set, given the methods and networks that ``table`` names."""
-    for key, field in settings.model_fields.items():
-        yield prefix + key
-        inside = table.get(key)
-        inside = inside if isinstance(inside, dict) else {}
-        for kind in (field.annotation, *get_args(field.annotation)):
-            if isinstance(kind, type) and issubclass(kind, BaseModel):
-                name = kind.model_fields.get("name")
-                if name is None or name.default == inside.get("name"):
-                    yield from _known_keys(kind, inside, f"{prefix}{key}.")
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else ""

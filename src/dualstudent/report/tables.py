@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 from rich.table import Table
 from rich.text import Text
 
 from dualstudent.errors import UserError
 from dualstudent.methods import METHODS, Method
+from dualstudent.mistakes import nearest
 
 
 def result_table(
@@ -89,12 +90,21 @@ def settings_table(name: str) -> Table:
     """Key, default and meaning of everything that can be set of one method."""
     by_name = {_name(method): method for method in METHODS}
     if name not in by_name:
-        raise UserError(f"there is no method {name!r}; 'dualstudent methods' lists them")
+        raise UserError(
+            f"there is no method {name!r}{nearest(name, by_name)} "
+            "('dualstudent methods' lists them)"
+        )
     table = Table("key", "default", "meaning", title=by_name[name].summary)
     for key, field in by_name[name].Settings.model_fields.items():
-        default = "required" if field.is_required() else repr(field.default)
-        table.add_row(key, default, field.description or "")
+        if key != "name":
+            default = "required" if field.is_required() else repr(field.default)
+            meaning = "; ".join(filter(None, [field.description, _choices(field.annotation)]))
+            table.add_row(key, default, meaning)
     return table
+
+
+def _choices(kind: Any) -> str:
+    return " or ".join(map(repr, get_args(kind))) if get_origin(kind) is Literal else ""
 
 
 def _name(method: type[Method]) -> str:

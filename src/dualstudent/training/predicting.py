@@ -86,9 +86,10 @@ class Predictor:
         load_weights(run, self._method, tensors)
         self.network = self._method.exported
 
-    def predict(self, paths: Sequence[Path]) -> Iterator[Predictions]:
+    def predict(self, paths: Sequence[Path | str]) -> Iterator[Predictions]:
         """Read and classify files, chunk by chunk, in bounded memory."""
-        chunks = (paths[start : start + CHUNK] for start in range(0, len(paths), CHUNK))
+        files = [Path(path) for path in paths]
+        chunks = (files[start : start + CHUNK] for start in range(0, len(files), CHUNK))
         with in_threads(self._read, chunks, min(_READERS, usable_cores())) as results:
             for number, (readable, pixels, unreadable) in enumerate(results):
                 said = self._answers(pixels, number * CHUNK)
@@ -144,8 +145,8 @@ class Written:
 
 def write_predictions(
     run: Run,
-    paths: Iterable[Path],
-    output: Path,
+    paths: Iterable[Path | str],
+    output: Path | str,
     each_class: bool = False,
     progress: Progress | None = None,
 ) -> Written:
@@ -162,6 +163,7 @@ def write_predictions(
         UserError: if run, paths or output are wrong; then nothing is written.
         Interrupted: after Ctrl-C, SIGTERM or SIGHUP; then neither.
     """
+    output = Path(output)
     check_is_free(output)  # before the work
     files, predictor = _files(paths), Predictor(run)
     written = Written(predictor.network)
@@ -201,9 +203,9 @@ def _truths(column: Tensor) -> list[str]:
     return [str(truth).lower() for truth in column.tolist()]
 
 
-def _files(paths: Iterable[Path]) -> list[Path]:
+def _files(paths: Iterable[Path | str]) -> list[Path]:
     files: dict[Path, None] = {}
-    for path in paths:
+    for path in map(Path, paths):
         if not is_there(path, RIGHTS_TO_IMAGES):
             raise UserError(f"{path}: does not exist; give images, or folders of images")
         found = images_below(path) if path.is_dir() else [path]

@@ -96,14 +96,18 @@ class Run:
 
     @classmethod
     def check_is_free(cls, folder: Path) -> None:
-        """Refuse a folder that a run would overwrite."""
+        """Refuse a folder that a run would overwrite, or that cannot be made."""
+        for above in folder.parents:
+            if above.is_file():
+                raise UserError(f"{above} is a file, no folder; choose another --out")
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             hint = f", or 'dualstudent resume {folder}'" if cls(folder).about.is_file() else ""
             raise UserError(f"{folder} already exists; choose another --out{hint}")
 
     @classmethod
-    def open(cls, folder: Path) -> "Run":
+    def open(cls, folder: Path | str) -> "Run":
         """An existing run of this version's format."""
+        folder = Path(folder)
         run = cls(folder)
         if not folder.exists():
             raise UserError(f"{folder} does not exist")

@@ -15,7 +15,9 @@ _BEGINNING = 1024  # bytes, in which a page says what made it
 
 
 def write_report(
-    runs: Sequence[Run], path: Path | None = None, data: Sequence[PreparedData | None] = ()
+    runs: Sequence[Run],
+    path: Path | str | None = None,
+    data: Sequence[PreparedData | None] = (),
 ) -> Path:
     """One HTML file about finished runs, side by side, that works offline.
 
@@ -33,13 +35,14 @@ def write_report(
             there is another file in the place of the page.
 
     Example:
-        >>> write_report([Run.open(Path("runs/digits"))])  # doctest: +SKIP
+        >>> write_report([Run.open("runs/digits")])  # doctest: +SKIP
         PosixPath('runs/digits/report.html')
     """
     if path is None:
         if len(runs) != 1:
             raise UserError("a page about several runs needs a place: give -o FILE.html")
         path = runs[0].page
+    path = Path(path)
     _check_is_free(path)
     page = rendered(gather(runs, data))
     with replaced_at_once(path) as partial:
