@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 def demo(
     seeds: Annotated[int, typer.Option(min=1, help="How many times, with other labels.")] = 1,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the runs; runs found there are continued.")
+        Path | None,
+        typer.Option(
+            help="Folder for the runs; those found there are continued. Default: a new runs/demo…"
+        ),
     ] = None,
 ) -> None:
     """See Dual Student learn from unlabeled digits: nothing to download, 90 seconds."""

@@ -104,9 +104,11 @@ def label(
 def export(
     run: RunFolder,
     to: Annotated[ExportFormat, typer.Option(help="Kind of file.")],
-    out: Annotated[
+    output: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="FILE", help="Default: RUN/NETWORK with its ending."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Default: RUN/NETWORK with its ending."
+        ),
     ] = None,
     network: Annotated[
         str | None, typer.Option(metavar="NAME", help="Default: the one that the method exports.")
@@ -121,7 +123,7 @@ def export(
     from dualstudent.training.run import Run
 
     opened = Run.open(run)
-    made = export_run(opened, to.value, out, network)
+    made = export_run(opened, to.value, output, network)
     card = made.card
     for line in (
         f"{made.path}: {standing(opened, card.student)}, {len(card.classes)} classes",
