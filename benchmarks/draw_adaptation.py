@@ -9,14 +9,31 @@ from dualstudent import Run
 from dualstudent.report.curves import draw_curves
 
 ROOT = Path(__file__).parents[1]
-FOLDER = ROOT / "results" / "usps-mnist-25"
+SHORT = ROOT / "results" / "usps-mnist-25"
+FULL = ROOT / "results" / "reproduce" / "full" / "runs"
+PICTURES = {
+    "usps-mnist-25": (
+        "USPS → MNIST, 25 epochs",
+        {run.name: run for run in sorted(SHORT.iterdir())},
+    ),
+    "usps-mnist-weights": (
+        "USPS → MNIST: weights of the constraints",
+        {
+            "λ = 1, seed 0": FULL / "dual-student-usps-mnist-all-72b46fba-seed0",
+            "λ = 1, seed 1": FULL / "dual-student-usps-mnist-all-72b46fba-seed1",
+            "λ = 10, seed 0": FULL / "dual-student-usps-mnist-all-2cb06cfb-seed0",
+        },
+    ),
+}
 
 
 def main() -> None:
-    runs = {run.name: Run(run).read_metrics() for run in sorted(FOLDER.iterdir())}
-    target = ROOT / "docs" / "images" / "usps-mnist-25.png"
-    draw_curves(runs, target, "USPS → MNIST, 25 epochs")
-    print(target)
+    for name, (title, folders) in PICTURES.items():
+        target = ROOT / "docs" / "images" / f"{name}.png"
+        draw_curves(
+            {label: Run(run).read_metrics() for label, run in folders.items()}, target, title
+        )
+        print(target)
 
 
 if __name__ == "__main__":

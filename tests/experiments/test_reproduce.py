@@ -134,3 +134,8 @@ def test_missing_data_are_named_before_anything_runs(
     assert f"put it into {tmp_path / 'data' / 'cifar100'}" in shown
     assert shown.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+    code, _, shown = command("reproduce", "domain-adaptation", "--out", tmp_path / "out")
+    assert code == 2
+    assert shown.count("usps.bz2 is not in ") == 1
+    assert shown.count("train-images-idx3-ubyte.gz is not in ") == 1

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dualstudent.data.prepare import prepare
+from dualstudent.errors import UserError, refuse
 from dualstudent.experiments.figures import draw_figures
 from dualstudent.experiments.finished import FinishedRuns, finished_runs
 from dualstudent.experiments.page import write_page
@@ -102,13 +103,17 @@ def reproduce(request: Request, console: Console) -> Path:
 
 
 def check_data(recipes: Mapping[str, Recipe], runs_folder: Path) -> None:
-    """Load all data that unfinished runs need, so that what is missing is said at once."""
-    seen = []
+    """Load all data that unfinished runs need, so that all that is missing is said at once."""
+    seen, missing = [], []
     for name, recipe in recipes.items():
         data = recipe.data.model_copy(update={"labels": "all"})
         if data not in seen and not Run(runs_folder / name).result.is_file():
-            prepare(data, recipe.seed)
             seen.append(data)
+            try:
+                prepare(data, recipe.seed)
+            except UserError as error:
+                missing.append(str(error))
+    refuse(dict.fromkeys(missing))
 
 
 def write_results(planned: Plan, runs: FinishedRuns, command: str, folder: Path) -> ComparisonTable:
