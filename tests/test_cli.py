@@ -198,3 +198,9 @@ def test_a_run_cannot_be_in_a_file(tmp_path: Path, command: Command) -> None:
     file.touch()
     code, _, shown = command("train", "demo", "--out", file / "run")
     assert (code, shown) == (2, f"error: {file} is a file, no folder; choose another --out\n")
+
+
+def test_the_settings_of_a_method_say_what_is_allowed(command: Command) -> None:
+    code, shown, _ = command("methods", "dual-student")
+    assert code == 0
+    assert "'mse' or 'kl'" in " ".join(shown.replace("│", " ").split())

@@ -8,6 +8,8 @@ from pydantic import BaseModel, ValidationError
 
 Table = dict[str, Any]
 
+_NEAR = 0.75  # as difflib measures; a misspelt key is nearer, another key is not
+
 
 def explained(error: ValidationError, settings: type[BaseModel], table: Table) -> str:
     """Every problem once: the key, its value, and what is allowed.
@@ -32,8 +34,12 @@ def explained(error: ValidationError, settings: type[BaseModel], table: Table) -
         elif problem["type"] == "extra_forbidden":
             advice = _instead_of(key, list(_known_keys(settings, table)))
             texts[key] = f"{key} = {problem['input']!r}: unknown key{advice}"
-        elif problem["type"] in ("model_type", "model_attributes_type"):
+        elif problem["type"] == "model_type" and isinstance(problem["loc"][-1], int):
+            texts[key] = f"{key}: write each of them as a section [[{key}]]"
+        elif problem["type"] == "model_type":
             texts[key] = f"{key} = {problem['input']!r}: is a section; set {key}.… in it"
+        elif problem["type"] == "tuple_type" and isinstance(problem["input"], dict):
+            texts[key] = f"{key}: write each of them as a section [[{key}]]"
         elif key in texts:  # the other members of a union
             texts[key] += f" or {message.removeprefix('input should be ')}"
         elif not key:  # parts that do not fit together
@@ -54,41 +60,53 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def _instead_of(key: str, known: list[str]) -> str:
     """The end of a message: the key that must have been meant, or all of its section."""
     section, _, last = key.rpartition(".")
-    here = [other.rpartition(".")[2] for other in known if other.rpartition(".")[0] == section]
-    close = difflib.get_close_matches(last, here, n=1, cutoff=0.75)
+    here = [_last(other) for other in known if other.rpartition(".")[0] == section]
+    close = difflib.get_close_matches(last, here, n=1, cutoff=_NEAR)
     if close:
         return f"; did you mean {'.'.join(filter(None, (section, close[0])))!r}?"
-    elsewhere = [other for other in known if other.rpartition(".")[2] == last]
+    elsewhere = difflib.get_close_matches(last, map(_last, known), n=1, cutoff=_NEAR)
     if elsewhere:
-        return f"; did you mean {elsewhere[0]!r}?"
+        meant = [repr(other) for other in known if _last(other) == elsewhere[0]]
+        return f"; did you mean {' or '.join(meant)}?"
     there = f"{section} has" if section else "there are"
     return f"; {there} {', '.join(here)}" if here else ""
+
+
+def _last(key: str) -> str:
+    return key.rpartition(".")[2]
 
 
 def _key(location: tuple[int | str, ...], table: Table) -> str:
     """The location without the names that tell methods and networks apart, and within a value."""
     keys: list[str] = []
     inside: Any = table
-    for part in location:
+    for number, part in enumerate(location, start=1):
         if isinstance(inside, list) and isinstance(part, int) and isinstance(inside[part], dict):
             keys.append(str(inside[part].get("name", part)))
             inside = inside[part]
         elif not isinstance(inside, dict):
             break
-        elif part in inside or part != inside.get("name"):
+        elif part in inside or part != inside.get("name") or number == len(location):
             keys.append(str(part))
             inside = inside.get(part)
     return ".".join(keys)
 
 
 def _known_keys(settings: type[BaseModel], table: Table, prefix: str = "") -> Iterator[str]:
-    """What can be set, given the methods and networks that ``table`` names."""
+    """What can be set, given the methods, networks and rows that ``table`` names."""
     for key, field in settings.model_fields.items():
         yield prefix + key
         inside = table.get(key)
-        inside = inside if isinstance(inside, dict) else {}
         for kind in (field.annotation, *get_args(field.annotation)):
-            if isinstance(kind, type) and issubclass(kind, BaseModel):
+            if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+                continue
+            if isinstance(inside, list):
+                for number, each in enumerate(inside):
+                    if isinstance(each, dict):
+                        of_each = f"{prefix}{key}.{each.get('name', number)}."
+                        yield from _known_keys(kind, each, of_each)
+            else:
+                inner = inside if isinstance(inside, dict) else {}
                 name = kind.model_fields.get("name")
-                if name is None or name.default == inside.get("name"):
-                    yield from _known_keys(kind, inside, f"{prefix}{key}.")
+                if name is None or name.default == inner.get("name"):
+                    yield from _known_keys(kind, inner, f"{prefix}{key}.")

@@ -36,7 +36,7 @@ def test_a_source_and_a_target(data: Path, tmp_path: Path) -> None:
 def test_what_is_not_there_and_what_does_not_fit(data: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"none: does not exist; give a folder, or a CSV"):
         list_images(tmp_path / "none")
-    with pytest.raises(UserError, match=r"none: does not exist"):
+    with pytest.raises(UserError, match=r"none: does not exist; give a folder$"):
         list_images(data, tmp_path / "none")
     with pytest.raises(UserError, match=r"1\.png: is not a folder; adaptation"):
         list_images(data, data / "a/1.png")

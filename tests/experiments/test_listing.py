@@ -1,8 +1,11 @@
 import io
+from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
+from dualstudent import UserError
 from dualstudent.experiments import cost
 from dualstudent.experiments.cost import Pace
 from dualstudent.experiments.listing import list_experiments
@@ -14,10 +17,10 @@ def known_pace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cost, "measured_pace", lambda _: Pace(training=0.01, test=0.0))
 
 
-def listed(what: str | None = None) -> dict[tuple[str, str], list[str]]:
+def listed(what: str | None = None, *of_runs: Any) -> dict[tuple[str, str], list[str]]:
     """(experiment, budget) → runs, steps, time; the second line of one has no name."""
     shown = io.StringIO()
-    list_experiments(Console(file=shown, width=200), what)
+    list_experiments(Console(file=shown, width=200), what, *of_runs)
     cells = [
         [cell.strip() for cell in line.split("│")[1:-1]] for line in shown.getvalue().split("\n")
     ]
@@ -30,16 +33,32 @@ def test_every_experiment_is_listed_at_both_sizes() -> None:
         assert (name, "full") in rows
     # One run of 300 epochs of 980 steps with 100 images: 294,000 seconds.
     assert rows["stable-samples", "full"] == ["1", "294,000", "3 days"]
-    # 4 runs of 100 epochs of 267 steps with 256 images: 273,408 seconds.
-    assert rows["domain-adaptation", "full"][:2] == ["4", "106,800"]
-    together = int(rows["all", "full"][0])
-    each = [
-        int(row[0]) for (name, budget), row in rows.items() if budget == "full" and name != "all"
-    ]
-    assert max(each) < together < sum(each)  # what is shared is counted once
+    rows = listed("table3", 2, ["schedule.epochs=1"], "DS")
+    assert rows["table3", "full"][:2] == ["4", "3,238"]  # 811 and 808 steps, with two seeds
 
 
-def test_a_single_one_can_be_listed() -> None:
-    rows = listed("stable-samples")
-    assert list(rows) == [("stable-samples", "full"), ("", "cpu")]
-    assert rows["stable-samples", "full"] == ["1", "294,000", "3 days"]
+def test_what_own_images_cost_is_not_known(tmp_path: Path) -> None:
+    (tmp_path / "photos.toml").write_text(
+        """
+        data.path = "photos"
+        network.name = "quick-cnn"
+        method.name = "dual-student"
+        batch = { size = 8, labeled = 4 }
+        optimizer.learning_rate = 0.1
+        schedule.epochs = 1
+        """
+    )
+    (tmp_path / "own.toml").write_text(
+        """
+        title = "Own"
+        place = "here"
+        recipe = "photos.toml"
+        seeds = 1
+        figure = "bars"
+        columns = [{ name = "photos" }]
+        rows = [{ name = "Dual Student" }]
+        cpu = { smaller = "nothing", seeds = 1, rows = { "Dual Student" = {} } }
+        """
+    )
+    with pytest.raises(UserError, match="--list knows what published data cost, not own images"):
+        listed(str(tmp_path / "own.toml"))

@@ -1,11 +1,13 @@
 """The order of rows, from errors written by hand."""
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.stats
 
+from dualstudent.data.prepare import DataSettings
 from dualstudent.experiments.finished import finished_runs
 from dualstudent.experiments.order import chance_of_an_order, order_of_rows
 from dualstudent.experiments.plan import Plan, plan
@@ -98,3 +100,27 @@ def test_the_chance_is_told_with_the_order(tmp_path: Path) -> None:
     assert order.endswith(
         f". Were all 2 equal, chance would still show a > in {chance:.0f} % of cases."
     )
+
+
+@pytest.mark.parametrize(
+    ("target", "validation", "compared"),
+    [
+        (None, 0, False),  # each row is tested on its own folder
+        (Path("sketches"), 0, True),  # both on the target
+        (Path("sketches"), 0.2, False),  # each on its own source again
+    ],
+)
+def test_rows_on_own_images_are_compared_if_they_are_tested_on_the_same(
+    target: Path | None, validation: float, compared: bool, tmp_path: Path
+) -> None:
+    planned = small_plan(tmp_path)
+    sources = {Cell("supervised", "few"): Path("photos"), Cell("both", "few"): Path("scans")}
+    recipes = {
+        cell: planned.recipes[cell].model_copy(
+            update={"data": DataSettings(path=path, target_path=target, validation=validation)}
+        )
+        for cell, path in sources.items()
+    }
+    errors = {(cell.row, cell.column): [11.0, 21.0] for cell in sources}
+    changed = dataclasses.replace(planned, recipes=recipes)
+    assert len(orders(changed, tmp_path / "runs", errors)) == compared

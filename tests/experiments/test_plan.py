@@ -253,6 +253,9 @@ def test_what_only_one_method_knows_can_be_set_in_its_runs() -> None:
     assert list(found.recipes) == found.wanted == [Cell("Dual Student", "MNIST")]
     (recipe,) = found.recipes.values()
     assert recipe.method.model_dump()["stabilization_weight"] == 10
+    assert found.differences[1].startswith(
+        "Left out, as they do not allow that: Source only, MNIST;"
+    )
     with pytest.raises(UserError, match=r"epochs = 0: input should be greater than 0$"):
         plan(adaptation, "full", changes=["schedule.epochs=0"])  # no cell allows it
 
@@ -292,6 +295,26 @@ def test_runs_that_figure_2_or_3_could_not_show_are_refused_before(
     (tmp_path / "own.toml").write_text(text.replace(left_out, ""))
     with pytest.raises(UserError, match=f"own.*{message}"):
         plan(load_experiment(str(tmp_path / "own.toml")), "full")
+
+
+def test_rows_that_figure_3_compares_must_follow_the_same_samples(tmp_path: Path) -> None:
+    text = files("dualstudent.experiments").joinpath("coupling.toml").read_text("utf-8")
+    (tmp_path / "own.toml").write_text(text.replace("track = 500", "track = 100", 1))
+    with pytest.raises(UserError, match=r"give them the same data\.classes and evaluation.track"):
+        plan(load_experiment(str(tmp_path / "own.toml")), "full")
+
+
+def test_a_mistake_in_a_row_that_is_not_wanted_is_no_reason_to_leave_it_out(tmp_path: Path) -> None:
+    text = files("dualstudent.experiments").joinpath("table3.toml").read_text("utf-8")
+    name = 'name = "Supervised"\n'
+    assert name in text
+    (tmp_path / "own.toml").write_text(text.replace(name, f"{name}settings.batch.sise = 3\n"))
+    own = load_experiment(str(tmp_path / "own.toml"))
+    for changes in ([], ["schedule.epochs=1"]):
+        with pytest.raises(
+            UserError, match=r"Supervised, 250 labels: batch\.sise = 3: unknown key"
+        ):
+            plan(own, "full", changes=changes, only="DS")
 
 
 @pytest.mark.parametrize(

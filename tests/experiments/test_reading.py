@@ -41,10 +41,10 @@ def test_a_file_of_the_user_is_an_experiment(tmp_path: Path) -> None:
         (
             '["12.50 ± 0.50", "7.25"]',
             '["7.25"]',
-            ": supervised: paper has not one value",
+            ": row 'supervised': paper has not one",
         ),
         ('name = "both"', 'name = "supervised"', "two rows have the same name"),
-        ("both = ", "neither = ", "cpu: there is no row 'neither'"),
+        ("both = ", "neither = ", "cpu.rows: there is no row 'neither'"),
         ('figure = "bars"', 'figure = "ablation"', "figure 'ablation' has two panels"),
         (
             "[cpu.settings]",
@@ -53,6 +53,11 @@ def test_a_file_of_the_user_is_an_experiment(tmp_path: Path) -> None:
         ),
         ("seeds = 2", "seed = 2", "seed = 2: unknown key; did you mean 'seeds'"),
         ("seeds = 2", "seeds = ", "not valid TOML"),
+        (
+            'name = "both"',
+            'name = "both"\npannel = "a"',
+            r"rows\.both\.pannel = 'a': .*'rows\.both\.panel'",
+        ),
     ],
 )
 def test_a_broken_experiment_is_one_line(old: str, new: str, message: str, tmp_path: Path) -> None:
@@ -62,6 +67,16 @@ def test_a_broken_experiment_is_one_line(old: str, new: str, message: str, tmp_p
     with pytest.raises(UserError, match=message) as error:
         load_experiment(path)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("rows", ['rows = ["DS", "MT"]\n', '[rows]\nname = "DS"\n'])
+def test_rows_that_are_no_list_of_sections(rows: str, tmp_path: Path) -> None:
+    path = tmp_path / "cpu.toml"
+    path.write_text(rows)
+    with pytest.raises(UserError) as error:
+        load_experiment(path)
+    assert "rows: write each of them as a section [[rows]]" in str(error.value)
+    assert "; cpu is missing" in str(error.value)  # although the file is called like that
 
 
 def test_a_recipe_is_not_taken_for_an_experiment_nor_the_other_way(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ Changes = Annotated[
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="Change a setting, of those that recipes show NAME --full lists; may be repeated.",
+        help="Change a setting, for example data.labels=20; may be repeated. docs/recipes.md "
+        "lists them.",
     ),
 ]

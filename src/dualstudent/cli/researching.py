@@ -41,7 +41,7 @@ def reproduce(
     ] = "",
     set_: Changes = None,
     list_: Annotated[
-        bool, typer.Option("--list", help="What there is, and what it costs on this machine.")
+        bool, typer.Option("--list", help="What there is, or WHAT, and what it costs here.")
     ] = False,
 ) -> None:
     """Repeat a table or figure of the paper, for example [bold]dualstudent reproduce table1[/bold].
@@ -51,7 +51,7 @@ def reproduce(
     if list_:
         from dualstudent.experiments.listing import list_experiments
 
-        list_experiments(console, what)
+        list_experiments(console, what, seeds, set_ or (), only)
         return
     if what is None:
         raise UserError("say what to reproduce; 'dualstudent reproduce --list' shows what there is")

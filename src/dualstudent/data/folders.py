@@ -45,7 +45,7 @@ def list_folder(folder: Path, unlabeled: str = _USUAL) -> Listing:
     if unlabeled != _USUAL and not any((place / unlabeled).is_dir() for place in places):
         raise UserError(
             f"{folder}: has no folder {unlabeled!r}, which is to hold the unlabeled images; it has "
-            f"{_names(_folders_in(folder))}"
+            + (_names({name for place in places for name in _folders_in(place)}) or "none")
         )
     groups = labeled + [_Group(files_below(place / unlabeled), -1, "train") for place in places]
     return _listing(str(folder), classes, groups, folder)
@@ -175,7 +175,7 @@ def _training_folder(folder: Path, unlabeled: str) -> Path:
     refuse(
         f"{folder / name}: validation is taken from the labeled images; move these into {inner} "
         f"or {folder / _TEST}"
-        for name in names & _VALIDATION
+        for name in sorted(names & _VALIDATION)
     )
     return inner
 

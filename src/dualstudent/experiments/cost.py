@@ -54,12 +54,13 @@ def steps_of(recipe: Recipe) -> int:
         980
     """
     batch, samples, labels = recipe.batch, _samples(recipe), _labels(recipe)
+    unlabeled = max(batch.size - batch.labeled, 1)  # a batch without any is refused by training
     if recipe.data.target is not None:
-        per_epoch = PUBLISHED[recipe.data.target].train // (batch.size - batch.labeled)
+        per_epoch = PUBLISHED[recipe.data.target].train // unlabeled
     elif labels == samples:
         per_epoch = samples // batch.size
     else:
-        per_epoch = (samples - labels) // (batch.size - batch.labeled)
+        per_epoch = (samples - labels) // unlabeled
     return recipe.schedule.epochs * per_epoch
 
 

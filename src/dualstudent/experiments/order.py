@@ -63,8 +63,8 @@ def _compared(plan: Plan, cells: Iterable[Cell]) -> dict[tuple[str, str, str], l
     groups: dict[tuple[str, str, str], list[Cell]] = {}
     for cell in cells:
         data = plan.recipes[cell].data
-        tested = data.target or data.source or data.target_path or data.path
-        tested_on = f"{tested} {data.classes}"
+        own = data.path if data.evaluated_part == "source validation" else data.target_path
+        tested_on = f"{data.target or data.source or own or data.path} {data.classes}"
         panel = plan.experiment.row(cell.row).panel
         groups.setdefault((cell.column, panel, tested_on), []).append(cell)
     return groups

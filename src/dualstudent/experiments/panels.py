@@ -32,6 +32,8 @@ def misfit(panel: str, recipe: Recipe) -> str:
     if panel == DISTANCE:
         return ""
     classes = recipe.data.classes
+    if recipe.data.source is None:
+        return f"data.path: panel {panel!r} is for classes of a published data set"
     if classes is None or len(classes) != 2:
         return f"data.classes: panel {panel!r} needs two; name them, as in ['cat', 'dog']"
     if not recipe.evaluation.track:

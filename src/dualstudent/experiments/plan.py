@@ -2,14 +2,14 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
 
 from dualstudent.errors import UserError
-from dualstudent.experiments.panels import misfit
+from dualstudent.experiments.panels import TWO_CLASSES, misfit
 from dualstudent.experiments.schema import BudgetName, Cell, Experiment, Table
 from dualstudent.recipes.reading import changed, merged, recipe_table, validated
 from dualstudent.recipes.schema import Recipe
@@ -53,7 +53,9 @@ class Plan:
         """How all runs differ from the paper's, a sentence each."""
         small = [f"Made smaller: {self.experiment.cpu.smaller}."] if self.budget == "cpu" else []
         other = [f"Changed in every run: {', '.join(self.changes)}."] if self.changes else []
-        return small + other
+        gone = [str(c) for c in self.experiment.cells(self.budget) if c not in self.recipes]
+        left_out = [f"Left out, as they do not allow that: {'; '.join(gone)}."] if gone else []
+        return small + other + left_out
 
     def of_cell(self, cell: Cell) -> dict[str, Recipe]:
         """Name → recipe of the runs of one cell, a seed each."""
@@ -94,18 +96,10 @@ def plan(
         if key in _SAID_OTHERWISE:
             raise UserError(f"--set {key}: {_SAID_OTHERWISE[key]}")
     wanted = _cells_with(only, experiment, budget)
-    recipes, refused = {}, {}
-    for cell in experiment.cells(budget):
-        try:
-            recipes[cell] = _recipe(experiment, budget, cell, changes)
-        except UserError as error:
-            if not changes:
-                raise
-            refused[cell] = error
-    for cell in wanted:
-        if cell in refused:
-            advice = "; --only runs the cells that allow it" if recipes else ""
-            raise UserError(f"{refused[cell]}{advice}") from refused[cell]
+    recipes = {c: _recipe(experiment, budget, c) for c in experiment.cells(budget)}
+    if changes:
+        recipes = _changed(experiment, budget, changes, wanted)
+    _check_followed(experiment, recipes)
     return Plan(
         experiment, budget, seeds or experiment.seeds_of(budget), recipes, wanted, tuple(changes)
     )
@@ -142,8 +136,38 @@ def _cells_with(text: str, experiment: Experiment, budget: BudgetName) -> list[C
     return found
 
 
+def _changed(
+    experiment: Experiment, budget: BudgetName, changes: Sequence[str], wanted: Sequence[Cell]
+) -> dict[Cell, Recipe]:
+    """The cells that allow the changes; each that is wanted must."""
+    recipes, refused = {}, {}
+    for cell in experiment.cells(budget):
+        try:
+            recipes[cell] = _recipe(experiment, budget, cell, changes)
+        except UserError as error:
+            refused[cell] = error
+    for cell in wanted:
+        if cell in refused:
+            advice = "; --only runs the cells that allow it" if recipes else ""
+            raise UserError(f"{refused[cell]}{advice}") from refused[cell]
+    return recipes
+
+
+def _check_followed(experiment: Experiment, recipes: Mapping[Cell, Recipe]) -> None:
+    followed = {
+        (recipe.data.classes, recipe.evaluation.track)
+        for cell, recipe in recipes.items()
+        if experiment.figure == "coupling" and experiment.row(cell.row).panel == TWO_CLASSES
+    }
+    if len(followed) > 1:
+        raise UserError(
+            f"{experiment.name}: panel {TWO_CLASSES!r} compares its rows sample by sample; give "
+            "them the same data.classes and evaluation.track"
+        )
+
+
 def _recipe(
-    experiment: Experiment, budget: BudgetName, cell: Cell, changes: Sequence[str]
+    experiment: Experiment, budget: BudgetName, cell: Cell, changes: Sequence[str] = ()
 ) -> Recipe:
     where = f"of {experiment.name}, {cell}"
     recipe = validated(changed(_table(experiment, budget, cell), changes), where)

@@ -103,7 +103,7 @@ def reproduce(request: Request, console: Console) -> Path:
 
 
 def check_data(recipes: Mapping[str, Recipe], runs_folder: Path) -> None:
-    """Load all data that unfinished runs need, so that all that is missing is said at once."""
+    """Load all data that unfinished runs need, so that what each set lacks is said at once."""
     seen, missing = [], []
     for name, recipe in recipes.items():
         data = recipe.data.model_copy(update={"labels": "all"})

@@ -135,10 +135,10 @@ class Experiment(Settings):
                 raise ValueError(f"two {what} have the same name")
         for row in self.rows:
             if row.paper is not None and len(row.paper) != len(columns):
-                raise ValueError(f"{row.name}: paper has not one value for each of the columns")
+                raise ValueError(f"row {row.name!r}: paper has not one value for each column")
         for name in self.cpu.rows:
             if name not in rows:
-                raise ValueError(f"cpu: there is no row {name!r}")
+                raise ValueError(f"cpu.rows: there is no row {name!r}")
         panels = {row.panel for row in self.rows}
         if self.figure == "ablation" and len(panels) != 2:
             raise ValueError("figure 'ablation' has two panels: give each row one of two")

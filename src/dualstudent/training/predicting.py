@@ -86,9 +86,9 @@ class Predictor:
         load_weights(run, self._method, tensors)
         self.network = self._method.exported
 
-    def predict(self, paths: Sequence[Path | str]) -> Iterator[Predictions]:
-        """Read and classify files, chunk by chunk, in bounded memory."""
-        files = [Path(path) for path in paths]
+    def predict(self, paths: Iterable[Path | str] | Path) -> Iterator[Predictions]:
+        """Read and classify files, or a single one, chunk by chunk, in bounded memory."""
+        files = _as_paths(paths)
         chunks = (files[start : start + CHUNK] for start in range(0, len(files), CHUNK))
         with in_threads(self._read, chunks, min(_READERS, usable_cores())) as results:
             for number, (readable, pixels, unreadable) in enumerate(results):
@@ -145,7 +145,7 @@ class Written:
 
 def write_predictions(
     run: Run,
-    paths: Iterable[Path | str],
+    paths: Iterable[Path | str] | Path,
     output: Path | str,
     each_class: bool = False,
     progress: Progress | None = None,
@@ -203,9 +203,13 @@ def _truths(column: Tensor) -> list[str]:
     return [str(truth).lower() for truth in column.tolist()]
 
 
-def _files(paths: Iterable[Path | str]) -> list[Path]:
+def _as_paths(paths: Iterable[Path | str] | Path) -> list[Path]:
+    return [Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
+
+
+def _files(paths: Iterable[Path | str] | Path) -> list[Path]:
     files: dict[Path, None] = {}
-    for path in map(Path, paths):
+    for path in _as_paths(paths):
         if not is_there(path, RIGHTS_TO_IMAGES):
             raise UserError(f"{path}: does not exist; give images, or folders of images")
         found = images_below(path) if path.is_dir() else [path]
