@@ -26,10 +26,10 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from dualstudent import Recipe, Run, load_recipe
-from dualstudent.cli import run_for_people
+from dualstudent.cli import run_command
+from dualstudent.cli.progress import progress_on
 from dualstudent.experiments.measures import spread
 from dualstudent.grid import run_grid
-from dualstudent.training.progress import progress_on
 from dualstudent.training.training import Training
 from tables import read_csv, write_csv, write_table
 
@@ -179,10 +179,10 @@ def draw(errors: list[dict[str, Any]]) -> None:
     figure = Figure(figsize=(11, 5), layout="constrained")
     panels = figure.subplots(1, len(LABELS), sharey=True)
     for axes, labels in zip(panels, LABELS, strict=True):
-        for position, method in enumerate(METHODS):
+        for index, method in enumerate(METHODS):
             values = errors_of(errors, method, labels)
-            axes.plot(values, [position] * len(values), "o", color="C0", alpha=0.35)
-            axes.plot(fmean(values), position, "|", color="C3", markersize=16, markeredgewidth=2)
+            axes.plot(values, [index] * len(values), "o", color="C0", alpha=0.35)
+            axes.plot(fmean(values), index, "|", color="C3", markersize=16, markeredgewidth=2)
         axes.set_yticks(range(len(METHODS)), METHODS)
         axes.set_title(f"{labels} labels", loc="left")
         axes.set_xlabel("test error in %, last epoch (dots: seeds, bar: mean)")
@@ -211,4 +211,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run_for_people(main)
+    run_command(main)

@@ -17,9 +17,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from dualstudent import Run
 from dualstudent.data.samples import Samples
-from dualstudent.randomness import generator_for
+from dualstudent.generators import make_generator
 from dualstudent.recipes.schema import DeviceSettings
-from dualstudent.training.answers import probabilities
+from dualstudent.training.inference import probabilities
 from dualstudent.training.model import load_trained
 from dualstudent.training.training import Training
 from tables import write_csv
@@ -28,7 +28,7 @@ CHUNK = 1000
 
 
 def with_statistics_of(
-    network: nn.Module, images: Samples, positions: torch.Tensor, noisy: bool
+    network: nn.Module, images: Samples, indices: torch.Tensor, noisy: bool
 ) -> nn.Module:
     """A copy whose batch norm knows these images, as its layers see them without dropout."""
     copied = copy.deepcopy(network).eval()
@@ -38,9 +38,9 @@ def with_statistics_of(
             layer.momentum = None  # the mean over all batches
             layer.train()
     with torch.no_grad():
-        for start in range(0, len(positions), CHUNK):
-            draw = generator_for(0, "statistics", start) if noisy else None
-            copied(*images.views(positions[start : start + CHUNK], [draw]))
+        for start in range(0, len(indices), CHUNK):
+            draw = make_generator(0, "statistics", start) if noisy else None
+            copied(*images.views(indices[start : start + CHUNK], [draw]))
     return copied.eval()
 
 

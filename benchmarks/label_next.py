@@ -29,13 +29,13 @@ from dualstudent import (
     load_trained,
     write_labels,
 )
-from dualstudent.cli import run_for_people
-from dualstudent.data.embedded import load_mnist_5k
+from dualstudent.cli import run_command
+from dualstudent.cli.progress import ProgressDisplay, progress_on
 from dualstudent.data.samples import ImageSamples
+from dualstudent.data.sources.bundled import load_mnist_5k
 from dualstudent.data.splits import write_manifest
 from dualstudent.experiments.measures import spread
 from dualstudent.grid import run_grid
-from dualstudent.training.progress import ProgressDisplay, progress_on
 from label_orders import ORDERS, Pool
 from tables import read_csv, write_csv, write_table
 
@@ -60,10 +60,10 @@ def with_more_labels(first: Run, seed: int, orders: Iterable[str], out: Path) ->
     assert data.source is not None
     (out / "splits").mkdir(exist_ok=True)
     for order in orders:
-        positions = data.unlabeled[ORDERS[order](pool)]
+        indices = data.unlabeled[ORDERS[order](pool)]
         for more in MORE:
             split = out / "splits" / f"{order}-{more}-{seed}.json"
-            labeled = torch.cat([data.labeled, positions[:more]]).sort().values
+            labeled = torch.cat([data.labeled, indices[:more]]).sort().values
             write_manifest(split, data.source, labeled, seed)
             recipes[split.stem] = recipe_for(seed, "data.labels=all", f"data.split='{split}'")
     return recipes
@@ -88,8 +88,8 @@ def error(run: Run, tune: bool) -> float:
     training, digits = load_trained(run), load_mnist_5k("train")
     recipe, others = training.recipe, torch.ones(len(digits), dtype=torch.bool)
     others[choose_images(digits, IMAGES, recipe.seed)] = False
-    unseen = digits.select(others.nonzero().squeeze(1)).resized(SIZE)
-    samples = ImageSamples(unseen.pixels, recipe.augmentation, recipe.normalisation)
+    unseen = digits.select(others.nonzero().squeeze(1)).resize(SIZE)
+    samples = ImageSamples(unseen.pixels, recipe.augmentation, recipe.normalization)
     threshold = training.method.confidence_threshold
     judge = Evaluator(samples, unseen.labels, threshold, recipe.seed)
     figures = judge.evaluate(training.method.evaluated).networks
@@ -158,4 +158,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run_for_people(main)
+    run_command(main)

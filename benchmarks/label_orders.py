@@ -12,10 +12,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from dualstudent import Run, load_trained
+from dualstudent.generators import make_generator
 from dualstudent.labeling import labeling_order
-from dualstudent.labeling.features import features_of
-from dualstudent.randomness import generator_for
-from dualstudent.training.answers import Answers, answers
+from dualstudent.labeling.features import extract_features
+from dualstudent.training.inference import Answers, answers
 from dualstudent.training.training import Training
 
 LONGEST = 50  # nobody asks for more
@@ -35,7 +35,7 @@ class Pool:
         training = load_trained(run)
         data, seed, device = training.data, training.recipe.seed, training.fabric.device
         said = Answers.joined(answers(training.method, data.train, data.unlabeled, seed, device))
-        features = (features_of(training, which) for which in (data.unlabeled, data.labeled))
+        features = (extract_features(training, which) for which in (data.unlabeled, data.labeled))
         return cls(training, said, *features)
 
     @property
@@ -43,7 +43,7 @@ class Pool:
         return 1 - self.said.probabilities.amax(dim=1)
 
     def draw(self, purpose: str) -> torch.Generator:
-        return generator_for(self.training.recipe.seed, purpose)
+        return make_generator(self.training.recipe.seed, purpose)
 
 
 def at_random(pool: Pool) -> Tensor:

@@ -28,7 +28,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
 
 from dualstudent import DualStudentClassifier
-from dualstudent.data.embedded import load_mnist_5k
+from dualstudent.data.sources.bundled import load_mnist_5k
 from dualstudent.experiments.measures import spread
 from dualstudent.report.style import light_frame, save_picture
 from tables import read_csv, write_csv, write_table
@@ -81,12 +81,12 @@ def classifier(name: str, epochs: int, seed: int) -> Any:
         return DualStudentClassifier(epochs=epochs, random_state=seed)
     if name == ALONE:
         return DualStudentClassifier("supervised", epochs=epochs, random_state=seed)
-    if name == "LabelSpreading (7 neighbours)":
+    if name == "LabelSpreading (7 neighbors)":
         return make_pipeline(*before, LabelSpreading(kernel="knn", n_neighbors=7, max_iter=200))
     return make_pipeline(*before, SelfTrainingClassifier(LogisticRegression(max_iter=2000)))
 
 
-CLASSIFIERS = (OURS, ALONE, "LabelSpreading (7 neighbours)", "SelfTrainingClassifier (logistic)")
+CLASSIFIERS = (OURS, ALONE, "LabelSpreading (7 neighbors)", "SelfTrainingClassifier (logistic)")
 
 
 def cells() -> Iterator[tuple[str, str, int, int]]:

@@ -13,10 +13,10 @@ from pathlib import Path
 from rich.console import Console
 
 from dualstudent import Recipe, load_recipe
-from dualstudent.cli import run_for_people
+from dualstudent.cli import run_command
+from dualstudent.cli.progress import progress_on
 from dualstudent.experiments.measures import spread
 from dualstudent.grid import run_grid
-from dualstudent.training.progress import progress_on
 from tables import write_csv, write_table
 
 RESULTS = Path(__file__).parents[1] / "results" / "noise-claim"
@@ -65,4 +65,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run_for_people(main)
+    run_command(main)

@@ -2,8 +2,8 @@
 
     python benchmarks/statistics_by_domain.py [--epochs N] [--out FOLDER]
 
-A batch of the recipe ``usps-mnist`` holds both domains, and batch norm normalises it as one, as
-the authors' program did. Here each domain is normalised by itself in every pass of the training,
+A batch of the recipe ``usps-mnist`` holds both domains, and batch norm normalizes it as one, as
+the authors' program did. Here each domain is normalized by itself in every pass of the training,
 as in French et al., Self-ensembling for visual domain adaptation, ICLR 2018, and the statistics
 that are kept for the test are those of noisy target images.
 
@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from dualstudent import load_recipe
+from dualstudent.cli.progress import progress_on
 from dualstudent.training.course import Course
-from dualstudent.training.progress import progress_on
 from dualstudent.training.training import Training
 from how_it_is_tested import tested_differently
 from tables import write_csv
@@ -47,12 +47,12 @@ class ByDomain(nn.Module):
         return torch.cat([layer(images[: self.targets]), apart])
 
 
-def normalise_by_domain(network: nn.Module, targets: int) -> None:
+def normalize_by_domain(network: nn.Module, targets: int) -> None:
     for name, child in network.named_children():
         if isinstance(child, nn.BatchNorm2d):
             setattr(network, name, ByDomain(child, targets))
         else:
-            normalise_by_domain(child, targets)
+            normalize_by_domain(child, targets)
 
 
 def training_by_domain(epochs: int) -> Training:
@@ -60,7 +60,7 @@ def training_by_domain(epochs: int) -> Training:
     training = Training(load_recipe("usps-mnist", changes))
     batch = training.recipe.batch
     for student in training.method.students:  # of a batch, the unlabeled samples come first
-        normalise_by_domain(student, targets=batch.size - batch.labeled)
+        normalize_by_domain(student, targets=batch.size - batch.labeled)
     return training
 
 

@@ -15,7 +15,7 @@ from dualstudent import (
     DataSettings,
     DigitsCNN,
     Evaluator,
-    Normalisation,
+    Normalization,
     cosine,
     losses,
     prepare,
@@ -27,7 +27,7 @@ EPOCHS, SEED = 10, 0
 LAMBDA_1, LAMBDA_2, XI = 10.0, 100.0, 0.6
 
 torch.manual_seed(SEED)
-perturbation, scale = Augmentation(translate=2, noise=0.15), Normalisation()
+perturbation, scale = Augmentation(translate=2, noise=0.15), Normalization()
 data = prepare(DataSettings(source="mnist-5k", labels=50), SEED, perturbation, scale)
 batches = Batches(data, BatchSettings(size=128, labeled=32), SEED)
 evaluator = Evaluator(data.test, data.test_labels, XI, SEED)

@@ -17,7 +17,7 @@ from dualstudent import (
     DataSettings,
     DigitsCNN,
     Evaluator,
-    Normalisation,
+    Normalization,
     cosine,
     losses,
     prepare,
@@ -28,7 +28,7 @@ EPOCHS, SEED = 10, 0
 LAMBDA, DECAY = 100.0, 0.99
 
 torch.manual_seed(SEED)
-perturbation, scale = Augmentation(translate=2, noise=0.15), Normalisation()
+perturbation, scale = Augmentation(translate=2, noise=0.15), Normalization()
 data = prepare(DataSettings(source="mnist-5k", labels=50), SEED, perturbation, scale)
 batches = Batches(data, BatchSettings(size=128, labeled=32), SEED)
 evaluator = Evaluator(data.test, data.test_labels, threshold=0.8, seed=SEED)

@@ -9,7 +9,7 @@ from hypothesis import settings
 
 from dualstudent import Run, train
 from dualstudent.cli import main
-from tests.training.small import small_recipe
+from tests.support.recipes import small_recipe
 
 # A busy machine must not fail a test, and a failure must come back on the next run.
 settings.register_profile("reproducible", deadline=None, derandomize=True)

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Command
-from tests.data.picture import save_picture
-from tests.training.small import SMALL
+from tests.support.pictures import save_picture
+from tests.support.recipes import SMALL
 
 SMALL_CHANGES = [part for change in SMALL for part in ("--set", change)]
 
@@ -144,7 +144,7 @@ def test_check_warns_and_refuses_by_its_exit_code(
     shutil.copy("data/a/0.png", copy)
     code, output, messages = check("data")
     assert code == 0
-    assert "17 colour images, 0 of them unlabeled" in output
+    assert "17 color images, 0 of them unlabeled" in output
     assert "training would be dual-student with quick-cnn on " in output
     assert " on this machine, " in output
     assert " MB of memory for the images\n" in output
@@ -171,7 +171,7 @@ def test_check_reads_tables_and_domains(check: Command) -> None:
         save_picture(Path("target", f"{number}.png"), seed=100 + number)
     code, output, messages = check("data", "--target", "target")
     assert code == 0, messages
-    assert "11 colour images, 3 of them unlabeled" in output
+    assert "11 color images, 3 of them unlabeled" in output
 
 
 @pytest.mark.parametrize("name", ["dual_student", "mean_teacher"])

@@ -11,7 +11,7 @@ from PIL import Image
 
 from dualstudent import Run, export_run, load_trained
 from dualstudent.cli import main
-from dualstudent.data import tables
+from dualstudent.data.images import tables
 from dualstudent.data.samples import ImageSamples
 from dualstudent.experiments.plan import plan
 from dualstudent.experiments.reading import load_experiment
@@ -21,7 +21,7 @@ from dualstudent.methods import METHODS
 from dualstudent.networks.build import NETWORKS
 from dualstudent.recipes import Recipe, load_recipe, recipe_names
 from dualstudent.settings import Settings
-from tests.export.alone import run_without
+from tests.support.isolated import run_without
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
@@ -44,7 +44,7 @@ def test_every_method_has_its_paragraph() -> None:
 def test_every_file_named_in_the_map_exists() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
     names = re.findall(
-        r"`((?:methods|networks|data|training|recipes|doctor|experiments|estimator|export|trust|labeling"
+        r"`((?:methods|networks|data|training|recipes|doctor|experiments|estimator|export|calibration|labeling"
         r"|report)(?:/\w+)+\.py)`",
         page,
     )

@@ -16,11 +16,11 @@ from dualstudent import losses
 from dualstudent.batch import Batch
 from dualstudent.doctor import Diagnosis, Reach, examine
 from dualstudent.doctor.diagnosis import reach_table
+from dualstudent.generators import seeded_rng
 from dualstudent.methods import METHODS, DualStudent, MeanTeacher, Method, StudentLoss, Supervised
-from dualstudent.randomness import drawn_from
 from dualstudent.training.training import Training
 from tests.conftest import Command
-from tests.training.small import SMALL, small_recipe
+from tests.support.recipes import SMALL, small_recipe
 
 NEEDED = {
     "imbalanced-student": ['method.strong_network={name="digits-cnn", width=2}'],
@@ -97,7 +97,7 @@ def test_terms_are_seen_at_full_weight_however_long_the_ramp() -> None:
 def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     training, filters = Training(small_recipe()), list(warnings.filters)
-    with drawn_from("a state that no step leaves"):
+    with seeded_rng("a state that no step leaves"):
         random_state = torch.get_rng_state()
         examine(training, steps=2)
         assert torch.equal(torch.get_rng_state(), random_state)

@@ -10,8 +10,8 @@ import pytest
 
 from dualstudent import Observer, Run, UserError, train
 from dualstudent.grid import run_grid
-from dualstudent.interruption import Interrupted
-from tests.training.small import small_recipe
+from dualstudent.signals import Interrupted
+from tests.support.recipes import small_recipe
 
 RECIPES = {f"seed-{seed}": small_recipe(f"seed={seed}") for seed in range(3)}
 
@@ -88,7 +88,7 @@ PROGRAM = """
 import signal, sys
 from pathlib import Path
 from dualstudent.grid import run_grid
-from tests.training.small import small_recipe
+from tests.support.recipes import small_recipe
 if __name__ == "__main__":
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whatever the tests were started with
     recipe = small_recipe("schedule.epochs=10000", "evaluation.every=1000")

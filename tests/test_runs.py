@@ -13,22 +13,20 @@ from dualstudent import (
     Run,
     UserError,
     load_recipe,
-    prepared_from_arrays,
+    prepare_arrays,
     resume,
     train,
     write_report,
 )
-from tests.html_page import Page
-from tests.training.small import small_recipe
+from tests.support.html_page import Page
+from tests.support.recipes import small_recipe
 
 
 def vectors(tested: bool = True) -> PreparedData:
     X, y = load_digits(return_X_y=True)
     few = np.where(np.arange(600) < 60, y[:600], -1)
     test = (X[600:800], y[600:800]) if tested else None
-    return prepared_from_arrays(
-        X[:600], few, test=test, perturbation=FeaturePerturbation(noise=0.5)
-    )
+    return prepare_arrays(X[:600], few, test=test, perturbation=FeaturePerturbation(noise=0.5))
 
 
 MLP = load_recipe("demo", ["network.name=mlp", "schedule.epochs=2", "batch.size=128"])
@@ -60,8 +58,8 @@ def test_a_run_without_test_says_so(tmp_path: Path) -> None:
 def test_a_page_that_cannot_be_drawn_is_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr("dualstudent.report.page.writing.rendered")
-    with pytest.warns(UserWarning, match=r"run/report\.html was not drawn: name 'rendered'"):
+    monkeypatch.delattr("dualstudent.report.page.writing.render")
+    with pytest.warns(UserWarning, match=r"run/report\.html was not drawn: name 'render'"):
         run = train(small_recipe("schedule.epochs=1"), tmp_path / "run")
     assert run.read_result()["epochs"] == 1
     assert not list(run.folder.glob("report*"))

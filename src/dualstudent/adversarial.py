@@ -16,8 +16,8 @@ from dualstudent.losses import kl
 
 
 @contextmanager
-def statistics_kept(network: nn.Module) -> Iterator[None]:
-    """Batch norm still normalises by the batch, but its running statistics do not move.
+def freeze_statistics(network: nn.Module) -> Iterator[None]:
+    """Batch norm still normalizes by the batch, but its running statistics do not move.
 
     For passes over images that the network will not meet outside of training.
     """
@@ -33,16 +33,16 @@ def statistics_kept(network: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def without_noise(network: nn.Module) -> Iterator[None]:
+def disable_noise(network: nn.Module) -> Iterator[None]:
     """The same function in every pass: no dropout, and batch norm that leaves no trace.
 
-    Batch norm goes on to normalise by the batch if it did, as in the loss that is to follow.
+    Batch norm goes on to normalize by the batch if it did, as in the loss that is to follow.
     """
     modes = [(module, module.training) for module in network.modules()]
     for module, training in modes:
         module.training = training and isinstance(module, _BatchNorm)
     try:
-        with statistics_kept(network):
+        with freeze_statistics(network):
             yield
     finally:
         for module, training in modes:
@@ -81,7 +81,7 @@ def virtual_adversarial(
         >>> [round(length, 3) for length in r.flatten(1).norm(dim=1).tolist()]
         [8.0, 8.0]
     """
-    with without_noise(network), torch.autocast(images.device.type, enabled=False):
+    with disable_noise(network), torch.autocast(images.device.type, enabled=False):
         with torch.no_grad():
             target = network(images).class_logits.softmax(dim=1)
         direction = _unit(torch.randn_like(images))

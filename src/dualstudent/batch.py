@@ -16,7 +16,7 @@ class Batch:
         unlabeled: (B,) bool, the samples on which the students teach each other. These are
             the ones without a label, except when every sample of the data set has one: then
             they are all of them.
-        positions: (B,) int64, where each sample stands in the data set.
+        indices: (B,) int64, where each sample stands in the data set.
 
     Example:
         >>> import torch
@@ -30,7 +30,7 @@ class Batch:
     view2: Tensor
     labels: Tensor
     unlabeled: Tensor
-    positions: Tensor
+    indices: Tensor
 
     def __len__(self) -> int:
         return len(self.labels)

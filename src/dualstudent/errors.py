@@ -32,13 +32,13 @@ def refuse(problems: Iterable[str], where: str = "") -> None:
         raise UserError((f"{where}: " if where else "") + "; ".join([*found[:_SHOWN], *more]))
 
 
-def on_one_line(text: object) -> str:
+def escape_line(text: object) -> str:
     r"""The text with everything escaped that would break the line or the terminal.
 
     Names of files may hold line feeds, control characters, or bytes that are no text.
 
     Example:
-        >>> print(on_one_line("my\ncat.jpg"))
+        >>> print(escape_line("my\ncat.jpg"))
         my\ncat.jpg
     """
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(text))

@@ -12,12 +12,11 @@ from typing import Any
 
 import torch
 
-from dualstudent.cores import usable_cores
 from dualstudent.errors import UserError
-from dualstudent.interruption import Interrupted, StopRequest
-from dualstudent.parent import when_parent_ends
+from dualstudent.parallel import call_when_parent_ends, count_cores
 from dualstudent.recipes.schema import Recipe
 from dualstudent.runs import train_or_resume
+from dualstudent.signals import Interrupted, StopRequest
 from dualstudent.training.loop import Observer
 from dualstudent.training.run import Run
 
@@ -72,7 +71,7 @@ def run_grid(
 
 def runs_at_a_time(recipes: Iterable[Recipe]) -> int:
     """One where a GPU computes, which a run then has to itself; else one a core."""
-    return 1 if any(recipe.device.gpu for recipe in recipes) else usable_cores()
+    return 1 if any(recipe.device.gpu for recipe in recipes) else count_cores()
 
 
 class _Workers:
@@ -141,7 +140,7 @@ class _Reports(Observer):
 
 def _work(connection: Connection) -> None:
     os.setsid()  # Ctrl-C is the parent's to handle: it stops every worker once
-    when_parent_ends(lambda: os.kill(os.getpid(), signal.SIGTERM))  # with a checkpoint
+    call_when_parent_ends(lambda: os.kill(os.getpid(), signal.SIGTERM))  # with a checkpoint
     torch.set_num_threads(1)
     while True:
         try:

@@ -181,12 +181,12 @@ def neighbors(features: Tensor, labels: Tensor, margin: float = 1.0) -> Tensor:
     """Pulls the features of equal labels together and pushes others ``margin`` apart.
 
     The contrastive loss of Smooth Neighbors (Luo et al., CVPR 2018): the squared Euclidean
-    distance of neighbours, and max(0, margin − distance)² for others. Features in the very
+    distance of neighbors, and max(0, margin − distance)² for others. Features in the very
     same place have no direction to part in and get no gradient.
 
     Args:
         features: (B, D), B at least 2.
-        labels: (B,) int64; samples of the same label are neighbours.
+        labels: (B,) int64; samples of the same label are neighbors.
         margin: above 0.
 
     Returns:

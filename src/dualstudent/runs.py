@@ -4,7 +4,7 @@ import warnings
 from pathlib import Path
 
 from dualstudent.data.prepared import PreparedData
-from dualstudent.errors import on_one_line
+from dualstudent.errors import escape_line
 from dualstudent.recipes.schema import Recipe
 from dualstudent.report.page import write_report
 from dualstudent.training import loop
@@ -58,5 +58,5 @@ def _with_page(run: Run, data: PreparedData | None) -> Run:
         try:
             write_report([run], data=[data])
         except Exception as error:
-            warnings.warn(f"{run.page} was not drawn: {on_one_line(error)}", stacklevel=3)
+            warnings.warn(f"{run.page} was not drawn: {escape_line(error)}", stacklevel=3)
     return run

@@ -1,9 +1,118 @@
-"""The base of everything that can be set: strict, immutable, with unknown keys refused."""
+"""The base of everything that can be set, and what is wrong with settings in words for people."""
 
-from pydantic import BaseModel, ConfigDict
+import difflib
+from collections.abc import Iterable, Iterator
+from typing import Any, get_args
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+Table = dict[str, Any]
+
+_NEAR = 0.75  # as difflib measures; a misspelled key is nearer, another key is not
 
 
 class Settings(BaseModel):
     """Validated settings: wrong types, ranges and unknown keys are errors, never guesses."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+def explain(error: ValidationError, settings: type[BaseModel], table: Table) -> str:
+    """Every problem once: the key, its value, and what is allowed.
+
+    Args:
+        error: of the validation of ``table``.
+        settings: what the table should have been.
+        table: as it was written.
+    """
+    texts: dict[str, str] = {}
+    for problem in error.errors():
+        key = _key(problem["loc"], table)
+        message = problem["msg"].removeprefix("Value error, ")
+        message = message[0].lower() + message[1:]
+        if problem["type"] == "missing":
+            texts[key] = f"{key} is missing"
+        elif problem["type"] == "union_tag_invalid":
+            context = problem["ctx"]
+            texts[key] = f"{key}.name = {context['tag']!r}: use one of {context['expected_tags']}"
+        elif problem["type"] == "union_tag_not_found":
+            texts[key] = f"{key}.name is missing"
+        elif problem["type"] == "extra_forbidden":
+            advice = _instead_of(key, list(_known_keys(settings, table)))
+            texts[key] = f"{key} = {problem['input']!r}: unknown key{advice}"
+        elif problem["type"] == "model_type" and isinstance(problem["loc"][-1], int):
+            texts[key] = f"{key}: write each of them as a section [[{key}]]"
+        elif problem["type"] == "model_type":
+            texts[key] = f"{key} = {problem['input']!r}: is a section; set {key}.… in it"
+        elif problem["type"] == "tuple_type" and isinstance(problem["input"], dict):
+            texts[key] = f"{key}: write each of them as a section [[{key}]]"
+        elif key in texts:  # the other members of a union
+            texts[key] += f" or {message.removeprefix('input should be ')}"
+        elif not key:  # parts that do not fit together
+            texts[key] = message
+        elif isinstance(problem["input"], dict):
+            texts[key] = f"{key}: {message}"
+        else:
+            texts[key] = f"{key} = {problem['input']!r}: {message}"
+    return "; ".join(texts.values())
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """The end of a message about a name that is not known; empty if none comes near."""
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _instead_of(key: str, known: list[str]) -> str:
+    """The end of a message: the key that must have been meant, or all of its section."""
+    section, _, last = key.rpartition(".")
+    here = [_last(other) for other in known if other.rpartition(".")[0] == section]
+    close = difflib.get_close_matches(last, here, n=1, cutoff=_NEAR)
+    if close:
+        return f"; did you mean {'.'.join(filter(None, (section, close[0])))!r}?"
+    elsewhere = difflib.get_close_matches(last, map(_last, known), n=1, cutoff=_NEAR)
+    if elsewhere:
+        meant = [repr(other) for other in known if _last(other) == elsewhere[0]]
+        return f"; did you mean {' or '.join(meant)}?"
+    there = f"{section} has" if section else "there are"
+    return f"; {there} {', '.join(here)}" if here else ""
+
+
+def _last(key: str) -> str:
+    return key.rpartition(".")[2]
+
+
+def _key(location: tuple[int | str, ...], table: Table) -> str:
+    """The location without the names that tell methods and networks apart, and within a value."""
+    keys: list[str] = []
+    inside: Any = table
+    for number, part in enumerate(location, start=1):
+        if isinstance(inside, list) and isinstance(part, int) and isinstance(inside[part], dict):
+            keys.append(str(inside[part].get("name", part)))
+            inside = inside[part]
+        elif not isinstance(inside, dict):
+            break
+        elif part in inside or part != inside.get("name") or number == len(location):
+            keys.append(str(part))
+            inside = inside.get(part)
+    return ".".join(keys)
+
+
+def _known_keys(settings: type[BaseModel], table: Table, prefix: str = "") -> Iterator[str]:
+    """What can be set, given the methods, networks and rows that ``table`` names."""
+    for key, field in settings.model_fields.items():
+        yield prefix + key
+        inside = table.get(key)
+        for kind in (field.annotation, *get_args(field.annotation)):
+            if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+                continue
+            if isinstance(inside, list):
+                for number, each in enumerate(inside):
+                    if isinstance(each, dict):
+                        of_each = f"{prefix}{key}.{each.get('name', number)}."
+                        yield from _known_keys(kind, each, of_each)
+            else:
+                inner = inside if isinstance(inside, dict) else {}
+                name = kind.model_fields.get("name")
+                if name is None or name.default == inner.get("name"):
+                    yield from _known_keys(kind, inner, f"{prefix}{key}.")

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dualstudent import Run, train, write_report
-from dualstudent.report.page.page import rendered
-from tests.report.page.made import HOSTILE, evidence_of, verdict_of
-from tests.training.small import small_recipe
+from dualstudent.report.page.page import render
+from tests.support.evidence import HOSTILE, evidence_of, verdict_of
+from tests.support.recipes import small_recipe
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -57,7 +57,7 @@ def pages(
     for count, name in ((12, "few"), (120, "many")):
         names = (HOSTILE, "endless" * 30, *map(str, range(count - 2)))
         evidence = evidence_of(HOSTILE, verdict_of(900, names, side=32), names, epochs=40)
-        (folder / f"{name}.html").write_text(rendered([evidence]), "utf-8")
+        (folder / f"{name}.html").write_text(render([evidence]), "utf-8")
     return {
         "one": small_run.page,
         "two": two,

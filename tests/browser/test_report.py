@@ -7,16 +7,16 @@ import pytest
 import torch
 
 from dualstudent import Run, load_trained
-from dualstudent.training.answers import Answers, answers
-from dualstudent.trust import (
+from dualstudent.calibration import (
     agreed_point,
     confusion_matrix,
     coverage_curve,
     expected_calibration_error,
     stable_point,
 )
+from dualstudent.training.inference import Answers, answers
 from tests.browser.conftest import Opened
-from tests.report.page.made import HOSTILE
+from tests.support.evidence import HOSTILE
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
@@ -213,9 +213,9 @@ NAMELESS = """(elements) => elements.filter((e) => {
 
 
 CONTRAST = """(selector) => {
-  const parts = (colour) => colour.match(/[\\d.]+/g).map(Number);
-  const light = (colour) => {
-    const [r, g, b] = parts(colour).slice(0, 3).map((v) => v / 255)
+  const parts = (color) => color.match(/[\\d.]+/g).map(Number);
+  const light = (color) => {
+    const [r, g, b] = parts(color).slice(0, 3).map((v) => v / 255)
       .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
   };

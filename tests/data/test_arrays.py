@@ -9,11 +9,11 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import Dataset, TensorDataset
 
-from dualstudent.data.arrays import arrays_from_dataset, encoded_labels, prepared_from_arrays
-from dualstudent.data.augment import Augmentation, Normalisation
-from dualstudent.data.decoding import decode
+from dualstudent.data.arrays import arrays_from_dataset, encode_labels, prepare_arrays
 from dualstudent.data.features import FeaturePerturbation
+from dualstudent.data.images.decoding import decode
 from dualstudent.data.samples import Samples
+from dualstudent.data.transforms.augment import Augmentation, Normalization
 from dualstudent.errors import UserError
 
 BYTES = np.random.default_rng(0).integers(0, 256, (6, 4, 5, 3), dtype=np.uint8)
@@ -41,7 +41,7 @@ def clean(samples: Samples) -> Tensor:
     ],
 )
 def test_labels_of_any_kind_and_unknown_ones(y: Any, classes: list[Any], codes: list[int]) -> None:
-    found, encoded = encoded_labels(y)
+    found, encoded = encode_labels(y)
     assert found.tolist() == classes
     assert encoded.tolist() == codes
 
@@ -61,45 +61,45 @@ def test_labels_of_any_kind_and_unknown_ones(y: Any, classes: list[Any], codes: 
 )
 def test_labels_that_cannot_be_learned_are_refused(y: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        encoded_labels(y)
+        encode_labels(y)
 
 
 def test_images_are_seen_as_they_are_whatever_their_type() -> None:
     expected = torch.from_numpy(BYTES).permute(0, 3, 1, 2) / 127.5 - 1
     y = [0, 1, -1, -1, -1, -1]
     for X in (BYTES, BYTES.astype(np.int64), BYTES / 255, (BYTES / 255).astype(np.float32)):
-        data = prepared_from_arrays(X, y)
+        data = prepare_arrays(X, y)
         torch.testing.assert_close(clean(data.train), expected)
-    grey = prepared_from_arrays(BYTES[..., 0], y, normalisation=Normalisation(mean=(0.0,)))
-    assert grey.train.shape == (1, 4, 5)
-    torch.testing.assert_close(clean(grey.train)[:, 0], torch.from_numpy(BYTES[..., 0]) / 127.5)
-    holes = prepared_from_arrays(BYTES > 127, y)
+    gray = prepare_arrays(BYTES[..., 0], y, normalization=Normalization(mean=(0.0,)))
+    assert gray.train.shape == (1, 4, 5)
+    torch.testing.assert_close(clean(gray.train)[:, 0], torch.from_numpy(BYTES[..., 0]) / 127.5)
+    holes = prepare_arrays(BYTES > 127, y)
     assert set(clean(holes.train).flatten().tolist()) == {-1, 1}
 
 
 def test_who_has_a_label_and_who_teaches() -> None:
-    data = prepared_from_arrays(BYTES, ["b", -1, "a", -1, -1, "b"])
+    data = prepare_arrays(BYTES, ["b", -1, "a", -1, -1, "b"])
     assert data.classes == ("a", "b")
     assert data.labels.tolist() == [1, -1, 0, -1, -1, 1]
     assert data.labeled.tolist() == [0, 2, 5]
     assert data.unlabeled.tolist() == [0, 1, 2, 3, 4, 5]
     assert not data.everything_labeled
     assert len(data.test) == len(data.test_labels) == 0
-    assert prepared_from_arrays(BYTES, [0, 1] * 3).everything_labeled
+    assert prepare_arrays(BYTES, [0, 1] * 3).everything_labeled
 
 
 def test_a_test_set_is_scaled_like_the_training_data_and_coded_like_its_labels() -> None:
     X, other = [[0.0], [2.0], [4.0]], [[6.0], [2.0]]
-    data = prepared_from_arrays(X, ["x", "y", -1], test=(other, ["y", "x"]))
+    data = prepare_arrays(X, ["x", "y", -1], test=(other, ["y", "x"]))
     scale = float(np.std(X))
     torch.testing.assert_close(clean(data.test), torch.tensor([[4 / scale], [0.0]]))
     assert data.test_labels.tolist() == [1, 0]
     with pytest.raises(UserError, match="labels z are not among those of y"):
-        prepared_from_arrays(X, ["x", "y", -1], test=(other, ["y", "z"]))
+        prepare_arrays(X, ["x", "y", -1], test=(other, ["y", "z"]))
     with pytest.raises(UserError, match=r"shape \(2,\)"):
-        prepared_from_arrays(X, ["x", "y", -1], test=([[1.0, 2.0]], ["y"]))
+        prepare_arrays(X, ["x", "y", -1], test=([[1.0, 2.0]], ["y"]))
     with pytest.raises(UserError, match=r"test must be a pair \(X, y\)"):
-        prepared_from_arrays(X, ["x", "y", -1], test=X)  # type: ignore[arg-type]
+        prepare_arrays(X, ["x", "y", -1], test=X)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -115,19 +115,19 @@ def test_a_test_set_is_scaled_like_the_training_data_and_coded_like_its_labels()
 )
 def test_images_that_cannot_be_meant_are_refused(X: np.ndarray, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        prepared_from_arrays(X, [0, 1, -1, -1, -1, -1])
+        prepare_arrays(X, [0, 1, -1, -1, -1, -1])
 
 
 def test_perturbations_reach_the_views() -> None:
     y = [0, 1, -1, -1, -1, -1]
     vectors = BYTES.reshape(6, -1)
-    images = prepared_from_arrays(BYTES, y, augmentation=Augmentation(noise=0.1))
-    features = prepared_from_arrays(vectors, y, perturbation=FeaturePerturbation(noise=0.1))
+    images = prepare_arrays(BYTES, y, augmentation=Augmentation(noise=0.1))
+    features = prepare_arrays(vectors, y, perturbation=FeaturePerturbation(noise=0.1))
     for data in (images, features):
         one, other = data.train.views(torch.arange(6), [None, torch.Generator()])
         assert (other - one).std().item() == pytest.approx(0.1, rel=0.2)
     with pytest.raises(UserError, match="out of sight"):
-        prepared_from_arrays(BYTES, y, augmentation=Augmentation(translate=4))
+        prepare_arrays(BYTES, y, augmentation=Augmentation(translate=4))
 
 
 class Pictures(Dataset[Any]):
@@ -139,9 +139,9 @@ class Pictures(Dataset[Any]):
     def __len__(self) -> int:
         return len(self.samples)
 
-    def __getitem__(self, position: int) -> tuple[Any, Any]:
+    def __getitem__(self, index: int) -> tuple[Any, Any]:
         self.reads += 1
-        return self.samples[position], self.labels[position]
+        return self.samples[index], self.labels[index]
 
 
 def test_datasets_of_images_arrays_and_tensors_mean_the_same() -> None:
@@ -202,7 +202,7 @@ def test_a_dataset_of_vectors() -> None:
     vectors, labels = torch.rand(4, 3), torch.tensor([0, 1, -1, 1])
     X, y = arrays_from_dataset(TensorDataset(vectors, labels))
     assert np.array_equal(X, vectors.numpy())
-    assert encoded_labels(y)[1].tolist() == [0, 1, -1, 1]
+    assert encode_labels(y)[1].tolist() == [0, 1, -1, 1]
 
 
 def test_datasets_that_cannot_be_read_as_one_array() -> None:

@@ -5,13 +5,13 @@ import pytest
 import torch
 from sklearn.preprocessing import StandardScaler
 
-from dualstudent.data.features import FeaturePerturbation, FeatureSamples, Standardisation
+from dualstudent.data.features import FeaturePerturbation, FeatureSamples, Standardization
 
 ROWS = np.random.default_rng(0).normal(1e6, [0.5, 3.0, 0.0], (5000, 3))
 
 
 def samples(noise: float = 0.0, dropout: float = 0.0, rows: int = 5000) -> FeatureSamples:
-    scale = Standardisation.of(ROWS)
+    scale = Standardization.of(ROWS)
     perturbation = FeaturePerturbation(noise=noise, dropout=dropout)
     return FeatureSamples(scale.applied(ROWS[:rows]), perturbation, scale)
 
@@ -25,34 +25,34 @@ def test_features_are_brought_to_one_scale_as_scikit_learn_does_it(kind: type) -
     """Also far from 0, where single precision would lose them, and where nothing changes."""
     rows: np.ndarray = ROWS.astype(kind)
     expected = StandardScaler().fit_transform(rows.astype(np.float64))
-    applied = Standardisation.of(rows).applied(rows)
+    applied = Standardization.of(rows).applied(rows)
     assert applied.dtype == torch.float32
     np.testing.assert_allclose(applied.numpy(), expected, atol=1e-5)
 
 
 def test_new_samples_are_measured_by_the_training_data() -> None:
-    scale = Standardisation(np.array([1.0, 2.0]), np.array([2.0, 4.0]))
+    scale = Standardization(np.array([1.0, 2.0]), np.array([2.0, 4.0]))
     assert scale.applied(np.array([[3.0, 0.0]])).tolist() == [[1.0, -0.5]]
 
 
 def test_clean_is_clean_and_every_view_is_drawn_by_its_own_generator() -> None:
-    positions = torch.tensor([7, 3])
-    vectors = Standardisation.of(ROWS).applied(ROWS)
+    indices = torch.tensor([7, 3])
+    vectors = Standardization.of(ROWS).applied(ROWS)
     clean, one, again, other = samples(noise=0.5, dropout=0.3).views(
-        positions, [None, drawn(1), drawn(1), drawn(2)]
+        indices, [None, drawn(1), drawn(1), drawn(2)]
     )
-    assert torch.equal(clean, vectors[positions])
+    assert torch.equal(clean, vectors[indices])
     assert torch.equal(one, again)
     assert not torch.equal(one, other)
-    unperturbed, _ = samples().views(positions, [drawn(1), None])
+    unperturbed, _ = samples().views(indices, [drawn(1), None])
     assert torch.equal(unperturbed, clean)
 
 
 def test_noise_and_missing_features_are_as_strong_as_asked_for() -> None:
-    positions = torch.arange(5000)
-    clean, noisy = samples(noise=0.5).views(positions, [None, drawn(0)])
+    indices = torch.arange(5000)
+    clean, noisy = samples(noise=0.5).views(indices, [None, drawn(0)])
     assert (noisy - clean).std().item() == pytest.approx(0.5, rel=0.02)
-    clean, holed = samples(dropout=0.3).views(positions, [None, drawn(0)])
+    clean, holed = samples(dropout=0.3).views(indices, [None, drawn(0)])
     changing = slice(0, 2)  # the third feature is 0 anyway
     missing = holed[:, changing] == 0
     assert missing.float().mean().item() == pytest.approx(0.3, abs=0.02)

@@ -5,21 +5,22 @@ import pytest
 import torch
 from PIL import Image
 
-from dualstudent.data import decoding, file_samples
-from dualstudent.data.augment import Augmentation, Normalisation
-from dualstudent.data.broken import BrokenSamples
+from dualstudent.data import file_samples
+from dualstudent.data.batching.broken import BrokenSamples
 from dualstudent.data.file_samples import FileSamples
-from dualstudent.data.imagenet import load_imagenet
-from dualstudent.data.photos import NUMBERS_PER_VIEW, Draw, perturbed_view
+from dualstudent.data.images import decoding
 from dualstudent.data.samples import ImageSamples
+from dualstudent.data.sources.imagenet import load_imagenet
+from dualstudent.data.transforms.augment import Augmentation, Normalization
+from dualstudent.data.transforms.photos import NUMBERS_PER_VIEW, Draw, perturbed_view
 from dualstudent.errors import UserError
-from dualstudent.randomness import generator_for
-from tests.data.small_imagenet import warns_of_the_count, write_imagenet
+from dualstudent.generators import make_generator
+from tests.support.imagenet import warns_of_the_count, write_imagenet
 
 pytestmark = warns_of_the_count
 
 LINE = Augmentation(random_resized_crop=True, flip=True, jitter=(0.4, 0.4, 0.4, 0.1), rotate=10)
-SCALE = Normalisation(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
+SCALE = Normalization(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
 POSITIONS = torch.tensor([7, 0, 11, 7])
 
 
@@ -37,15 +38,15 @@ def paths(folder: Path) -> list[Path]:
     return sorted((folder / "imagenet" / "train").glob("*/*.JPEG"))
 
 
-def test_a_clean_view_is_the_normalised_centre(samples: FileSamples, folder: Path) -> None:
+def test_a_clean_view_is_the_normalized_centre(samples: FileSamples, folder: Path) -> None:
     (views,) = samples.views(POSITIONS, [None])
 
     assert views.shape == (4, 3, 32, 32)
     assert views.dtype == torch.float32
     assert views.is_contiguous(memory_format=torch.channels_last)
     mean, std = np.array(SCALE.mean), np.array(SCALE.std)
-    for position, view in zip(POSITIONS.tolist(), views, strict=True):
-        image = Image.open(paths(folder)[position])
+    for index, view in zip(POSITIONS.tolist(), views, strict=True):
+        image = Image.open(paths(folder)[index])
         short = 37  # 32 · 256 / 224, rounded
         size = [short * side // min(image.size) for side in image.size]
         left, top = (size[0] - 32) // 2, (size[1] - 32) // 2
@@ -67,12 +68,12 @@ def test_pictures_are_the_clean_views_as_bytes(samples: FileSamples) -> None:
 def test_a_perturbed_view_is_a_function_of_the_generator(
     samples: FileSamples, folder: Path
 ) -> None:
-    (views,) = samples.views(POSITIONS, [generator_for(5)])
+    (views,) = samples.views(POSITIONS, [make_generator(5)])
 
-    numbers = torch.rand(4, NUMBERS_PER_VIEW, generator=generator_for(5), dtype=torch.float64)
+    numbers = torch.rand(4, NUMBERS_PER_VIEW, generator=make_generator(5), dtype=torch.float64)
     mean, std = np.array(SCALE.mean), np.array(SCALE.std)
-    for position, view, row in zip(POSITIONS.tolist(), views, numbers.numpy(), strict=True):
-        image = Image.open(paths(folder)[position]).convert("RGB")
+    for index, view, row in zip(POSITIONS.tolist(), views, numbers.numpy(), strict=True):
+        image = Image.open(paths(folder)[index]).convert("RGB")
         expected = np.asarray(perturbed_view(image, 32, LINE, Draw.of(row)))
         expected = (expected / 255 - mean) / std
         assert np.allclose(view.permute(1, 2, 0).numpy(), expected, atol=1e-5)
@@ -82,7 +83,7 @@ def test_a_perturbed_view_is_a_function_of_the_generator(
 def test_all_views_come_from_one_decoding(
     samples: FileSamples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    alone = [samples.views(POSITIONS, [None])[0], samples.views(POSITIONS, [generator_for(1)])[0]]
+    alone = [samples.views(POSITIONS, [None])[0], samples.views(POSITIONS, [make_generator(1)])[0]]
     decoded: list[Path] = []
 
     def decode(path: Path, channels: int) -> object:
@@ -91,7 +92,7 @@ def test_all_views_come_from_one_decoding(
 
     monkeypatch.setattr(file_samples, "decode", decode)
 
-    together = samples.views(POSITIONS, [None, generator_for(1), generator_for(2)])
+    together = samples.views(POSITIONS, [None, make_generator(1), make_generator(2)])
 
     assert len(decoded) == len(POSITIONS)
     assert torch.equal(together[0], alone[0])
@@ -100,12 +101,12 @@ def test_all_views_come_from_one_decoding(
 
 
 def test_views_travel_as_bytes(samples: FileSamples) -> None:
-    unfinished = samples.unfinished(POSITIONS, [None, generator_for(1)])
+    unfinished = samples.unfinished(POSITIONS, [None, make_generator(1)])
 
     assert {view.dtype for view in unfinished} == {torch.uint8}
     for view, expected in zip(
         samples.finished(unfinished),
-        samples.views(POSITIONS, [None, generator_for(1)]),
+        samples.views(POSITIONS, [None, make_generator(1)]),
         strict=True,
     ):
         assert torch.equal(view, expected)
@@ -126,7 +127,7 @@ def test_all_broken_files_are_named_at_once(samples: FileSamples, folder: Path) 
     assert error.value.reasons[3] == f"{gone}: No such file or directory"
 
 
-def test_grey_and_cmyk_photos_become_colour(samples: FileSamples, folder: Path) -> None:
+def test_gray_and_cmyk_photos_become_color(samples: FileSamples, folder: Path) -> None:
     Image.new("L", (50, 40), 128).save(paths(folder)[0], "JPEG")
     Image.new("CMYK", (50, 40), (0, 255, 255, 0)).save(paths(folder)[1], "JPEG")
 

@@ -7,20 +7,20 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from dualstudent.data import prepare as module
-from dualstudent.data.batches import Batches, BatchSettings
-from dualstudent.data.catalogue import load
-from dualstudent.data.images import Images
+from dualstudent.data.batching.loader import Batches, BatchSettings
+from dualstudent.data.datasets import Images
 from dualstudent.data.prepare import DataSettings, prepare
 from dualstudent.data.samples import Samples
+from dualstudent.data.sources.catalog import load
 from dualstudent.data.splits import choose_images, choose_labeled, write_manifest
 from dualstudent.errors import UserError
-from tests.data.small_imagenet import SYNSETS, warns_of_the_count, write_imagenet
+from tests.support.imagenet import SYNSETS, warns_of_the_count, write_imagenet
 
 NOWHERE = Path("needs no folder")
 DIGITS = load("digits-8x8", "train", NOWHERE)
 
 
-def pixels_of(samples: Samples) -> Tensor:
+def convert_image(samples: Samples) -> Tensor:
     """The bytes behind clean samples, whose values are in [−1, 1]."""
     (clean,) = samples.views(torch.arange(len(samples)), [None])
     return ((clean + 1) * 127.5).round().to(torch.uint8)
@@ -33,10 +33,10 @@ def test_a_few_labels_hide_all_others() -> None:
     assert torch.cat([data.labeled, data.unlabeled]).sort().values.tolist() == [*range(1442)]
     assert torch.equal(data.labels[data.labeled], DIGITS.labels[data.labeled])
     assert (data.labels[data.unlabeled] == -1).all()
-    assert torch.equal(pixels_of(data.train), DIGITS.pixels)
+    assert torch.equal(convert_image(data.train), DIGITS.pixels)
     assert not data.everything_labeled
     test = load("digits-8x8", "test", NOWHERE)
-    assert torch.equal(pixels_of(data.test), test.pixels)
+    assert torch.equal(convert_image(data.test), test.pixels)
     assert torch.equal(data.test_labels, test.labels)
 
 
@@ -52,10 +52,10 @@ def test_some_of_the_images_are_all_that_a_run_sees() -> None:
     data, other = prepare(settings, seed=1), prepare(settings, seed=2)
 
     chosen = choose_images(DIGITS, 200, seed=1)
-    assert torch.equal(pixels_of(data.train), DIGITS.pixels[chosen])
+    assert torch.equal(convert_image(data.train), DIGITS.pixels[chosen])
     assert torch.equal(data.labels[data.labeled], DIGITS.labels[chosen][data.labeled])
     assert torch.cat([data.labeled, data.unlabeled]).sort().values.tolist() == [*range(200)]
-    assert torch.equal(pixels_of(data.test), pixels_of(other.test))
+    assert torch.equal(convert_image(data.test), convert_image(other.test))
     assert data.fingerprint() != other.fingerprint()
 
 
@@ -96,8 +96,8 @@ def test_adaptation_takes_labels_from_the_source_and_hides_those_of_the_target(
         DataSettings(source="digits-8x8", target="mnist-5k", labels=labels, image_size=12), seed=0
     )
 
-    source, target = DIGITS.resized(12), load("mnist-5k", "train", NOWHERE).resized(12)
-    assert torch.equal(pixels_of(data.train), torch.cat([source.pixels, target.pixels]))
+    source, target = DIGITS.resize(12), load("mnist-5k", "train", NOWHERE).resize(12)
+    assert torch.equal(convert_image(data.train), torch.cat([source.pixels, target.pixels]))
     assert data.unlabeled.tolist() == [*range(1442, 5442)]
     assert len(data.labeled) == (1442 if labels == "all" else labels)
     assert torch.equal(data.labels[data.labeled], DIGITS.labels[data.labeled])
@@ -105,8 +105,8 @@ def test_adaptation_takes_labels_from_the_source_and_hides_those_of_the_target(
     hidden[data.labeled] = False
     assert (data.labels[hidden] == -1).all()
     assert not data.everything_labeled
-    test = load("mnist-5k", "test", NOWHERE).resized(12)
-    assert torch.equal(pixels_of(data.test), test.pixels)
+    test = load("mnist-5k", "test", NOWHERE).resize(12)
+    assert torch.equal(convert_image(data.test), test.pixels)
     assert torch.equal(data.test_labels, test.labels)
 
 
@@ -117,14 +117,14 @@ def test_the_size_of_the_source_is_the_default() -> None:
 
 
 def test_adaptation_between_different_tasks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    colour = Images(
-        "colours", torch.zeros(2, 3, 8, 8, dtype=torch.uint8), torch.tensor([0, 1]), ("red", "blue")
+    color = Images(
+        "colors", torch.zeros(2, 3, 8, 8, dtype=torch.uint8), torch.tensor([0, 1]), ("red", "blue")
     )
     monkeypatch.setattr(
-        module, "load", lambda name, part, folder: DIGITS if name == "digits-8x8" else colour
+        module, "load", lambda name, part, folder: DIGITS if name == "digits-8x8" else color
     )
 
-    with pytest.raises(UserError, match=r"data\.target: colours has 2 classes and 3 channel"):
+    with pytest.raises(UserError, match=r"data\.target: colors has 2 classes and 3 channel"):
         prepare(DataSettings(source="digits-8x8", target="mnist"), seed=0)
 
 
@@ -192,7 +192,7 @@ def test_imagenet_is_not_mixed_with_images_in_memory(tmp_path: Path) -> None:
 def test_two_classes_of_imagenet_at_the_size_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dualstudent.data.prepare.usable_cores", lambda: 3)
+    monkeypatch.setattr("dualstudent.data.prepare.count_cores", lambda: 3)
     folder = write_imagenet(tmp_path, train=3, val=2)
     settings = DataSettings(source="imagenet", classes=(SYNSETS[3], SYNSETS[1]), folder=folder)
 
@@ -208,7 +208,7 @@ def test_two_classes_of_imagenet_at_the_size_asked_for(
     assert (views[:, 0].mean((1, 2)) > 0).tolist() == [False, False, True, True]
 
 
-@pytest.mark.filterwarnings("ignore::dualstudent.data.files.DataWarning")
+@pytest.mark.filterwarnings("ignore::dualstudent.data.sources.files.DataWarning")
 def test_usps_to_mnist(data_folder: Path) -> None:
     data = prepare(
         DataSettings(source="usps", target="mnist", image_size=28, folder=data_folder), seed=0
@@ -231,7 +231,7 @@ def test_two_classes_are_kept_and_counted_anew() -> None:
     data = prepare(DataSettings(source="digits-8x8", classes=("7", "3"), labels=20), seed=0)
 
     kept = DIGITS.select(((DIGITS.labels == 7) | (DIGITS.labels == 3)).nonzero().squeeze(1))
-    assert torch.equal(pixels_of(data.train), kept.pixels)
+    assert torch.equal(convert_image(data.train), kept.pixels)
     assert data.labels[data.labeled].tolist() == (kept.labels[data.labeled] == 3).long().tolist()
     assert data.classes == ("7", "3")
     assert data.labels[data.labeled].bincount().tolist() == [10, 10]

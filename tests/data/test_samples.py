@@ -3,12 +3,12 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from dualstudent.data import looks
 from dualstudent.data import samples as samples_module
-from dualstudent.data.augment import Augmentation, Normalisation, normalised, perturbed
-from dualstudent.data.batches import Batches, BatchSettings
+from dualstudent.data.batching import looks
+from dualstudent.data.batching.loader import Batches, BatchSettings
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import ImageSamples
+from dualstudent.data.transforms.augment import Augmentation, Normalization, normalize, perturb
 
 EVERYTHING = Augmentation(translate=2, flip=True, noise=0.1)
 META = torch.device("meta")
@@ -17,7 +17,7 @@ META = torch.device("meta")
 def images(count: int = 40) -> ImageSamples:
     generator = torch.Generator().manual_seed(0)
     pixels = torch.randint(256, (count, 3, 8, 8), generator=generator, dtype=torch.uint8)
-    return ImageSamples(pixels, EVERYTHING, Normalisation())
+    return ImageSamples(pixels, EVERYTHING, Normalization())
 
 
 def drawn(seed: int) -> torch.Generator:
@@ -25,11 +25,11 @@ def drawn(seed: int) -> torch.Generator:
 
 
 def test_views_are_of_the_samples_asked_for_in_that_order() -> None:
-    samples, positions = images(), torch.tensor([39, 0, 7, 7])
-    clean, view = samples.views(positions, [None, drawn(1)])
+    samples, indices = images(), torch.tensor([39, 0, 7, 7])
+    clean, view = samples.views(indices, [None, drawn(1)])
     chosen = torch.stack([samples.pixels[i] for i in (39, 0, 7, 7)])
-    assert torch.equal(clean, normalised(chosen, Normalisation()))
-    assert torch.equal(view, perturbed(chosen, EVERYTHING, Normalisation(), drawn(1)))
+    assert torch.equal(clean, normalize(chosen, Normalization()))
+    assert torch.equal(view, perturb(chosen, EVERYTHING, Normalization(), drawn(1)))
     assert not torch.equal(view[2], view[3])
 
 
@@ -75,26 +75,26 @@ def test_views_of_images_brought_over_batch_by_batch_are_the_same_bit_for_bit() 
             type(self).moved += 1
             return self.as_subclass(torch.Tensor).clone()
 
-    samples, positions = images(), torch.tensor([5, 5, 31, 2])
+    samples, indices = images(), torch.tensor([5, 5, 31, 2])
     held = ImageSamples(
-        samples.pixels.as_subclass(Elsewhere), EVERYTHING, Normalisation(), torch.device("cpu")
+        samples.pixels.as_subclass(Elsewhere), EVERYTHING, Normalization(), torch.device("cpu")
     )
     for one, other in zip(
-        samples.views(positions, [None, drawn(1), drawn(2)]),
-        held.views(positions, [None, drawn(1), drawn(2)]),
+        samples.views(indices, [None, drawn(1), drawn(2)]),
+        held.views(indices, [None, drawn(1), drawn(2)]),
         strict=True,
     ):
         assert torch.equal(one, other)
     assert Elsewhere.moved == 1  # once for all views
 
 
-def test_positions_of_a_step_stay_where_the_samples_are(memory: Callable[[int], None]) -> None:
+def test_indices_of_a_step_stay_where_the_samples_are(memory: Callable[[int], None]) -> None:
     samples = images()
     memory(0)
     labels = torch.tensor([0, 1] * 5 + [-1] * 30)
     data = PreparedData(
         ("a", "b"),
-        ImageSamples(samples.pixels, Augmentation(), Normalisation()),
+        ImageSamples(samples.pixels, Augmentation(), Normalization()),
         labels,
         torch.arange(10),
         torch.arange(10, 40),
@@ -104,13 +104,13 @@ def test_positions_of_a_step_stay_where_the_samples_are(memory: Callable[[int], 
     looked: list[torch.device] = []
     views = ImageSamples.views
 
-    def noting(self: ImageSamples, positions: torch.Tensor, draws: list[None]) -> object:
-        looked.append(positions.device)
-        return views(self, positions, draws)
+    def noting(self: ImageSamples, indices: torch.Tensor, draws: list[None]) -> object:
+        looked.append(indices.device)
+        return views(self, indices, draws)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ImageSamples, "views", noting)
-        patch.setattr(looks, "generator_for", lambda *_, device: None)  # meta devices draw nothing
+        patch.setattr(looks, "make_generator", lambda *_, device: None)  # meta devices draw nothing
         batch = Batches(data, BatchSettings(size=8, labeled=2), seed=0, device=META).at(0)
     assert looked == [torch.device("cpu")]
-    assert batch.view1.device == batch.labels.device == batch.positions.device == META
+    assert batch.view1.device == batch.labels.device == batch.indices.device == META

@@ -8,8 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dualstudent.data.image_files import ImageFiles
-from dualstudent.data.images import Images
+from dualstudent.data.datasets import ImageFiles, Images
 from dualstudent.data.splits import choose_images, choose_labeled, read_manifest, write_manifest
 from dualstudent.errors import UserError
 
@@ -166,7 +165,7 @@ def test_a_manifest_that_does_not_exist_is_refused(tmp_path: Path) -> None:
         pytest.param([107], id="beyond the last"),
     ],
 )
-def test_positions_that_cannot_be_are_refused(tmp_path: Path, labeled: object) -> None:
+def test_indices_that_cannot_be_are_refused(tmp_path: Path, labeled: object) -> None:
     path = changed_manifest(tmp_path / "split.json", labeled=labeled)
 
     with pytest.raises(UserError, match=r"split\.json: 'labeled' must be"):

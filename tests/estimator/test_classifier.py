@@ -220,9 +220,9 @@ def test_images_and_datasets_of_images_are_learned_alike() -> None:
     dataset = TensorDataset(torch.from_numpy(images), torch.from_numpy(labels))
     from_dataset = quick(epochs=8).fit(dataset)
     assert (from_dataset.predict_proba(dataset) == from_array.predict_proba(images)).all()
-    in_colour = np.repeat(images[..., None], 3, axis=-1)[:60, :, :6]
-    colours = quick(epochs=1).fit((255 * in_colour).astype(np.uint8), labels[:60])
-    assert colours.predict(in_colour).shape == (60,)
+    in_color = np.repeat(images[..., None], 3, axis=-1)[:60, :, :6]
+    colors = quick(epochs=1).fit((255 * in_color).astype(np.uint8), labels[:60])
+    assert colors.predict(in_color).shape == (60,)
 
 
 @pytest.mark.parametrize("samples", [3, 5])

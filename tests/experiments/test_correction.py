@@ -14,7 +14,7 @@ from dualstudent import Run
 from dualstudent.experiments.figures import draw_figures
 from dualstudent.experiments.figures.tracked import Tracked
 from dualstudent.experiments.schema import Cell
-from tests.experiments.made import drawn_lines, experiment, line, made_run, network
+from tests.support.made_runs import drawn_lines, experiment, line, made_run, network
 
 COLUMN = "CIFAR-10"
 ROWS = [{"name": name, "panel": "two classes"} for name in ("MT", "DS")]

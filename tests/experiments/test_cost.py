@@ -5,14 +5,14 @@ import pytest
 import torch
 
 from dualstudent import Recipe, grid, load_recipe, recipe_names
-from dualstudent.data.catalogue import InMemoryName, load
-from dualstudent.data.files import data_folder
-from dualstudent.data.listing import Part
+from dualstudent.data.images.listing import Part
+from dualstudent.data.sources.catalog import InMemoryName, load
+from dualstudent.data.sources.files import data_folder
 from dualstudent.experiments import cost
-from dualstudent.experiments.cost import PUBLISHED, Pace, Stopwatch, measured_pace, steps_of
+from dualstudent.experiments.cost import PUBLISHED, Pace, Stopwatch, measure_pace, steps_of
 from dualstudent.methods import METHODS
 from dualstudent.training.training import Training
-from tests.training.small import small_recipe
+from tests.support.recipes import small_recipe
 
 NAMES = [str(method.Settings.model_fields["name"].default) for method in METHODS]
 PARTS: tuple[Part, Part] = ("train", "test")
@@ -72,7 +72,7 @@ def test_batches_grow_until_a_step_takes_long_enough(monkeypatch: pytest.MonkeyP
         return 0.05 * len(batch)
 
     monkeypatch.setattr(cost, "_timed", pretend)
-    pace = measured_pace(load_recipe("demo"))
+    pace = measure_pace(load_recipe("demo"))
     assert [pace.training, pace.test] == pytest.approx([0.05, 0.05])
     assert sizes == [2, 4, 8, 8]
 
@@ -84,7 +84,7 @@ def test_a_run_costs_its_steps_and_its_tests(monkeypatch: pytest.MonkeyPatch) ->
         measured.append(recipe)
         return Pace(training=0.5, test=0.01)
 
-    monkeypatch.setattr(cost, "measured_pace", pretend)
+    monkeypatch.setattr(cost, "measure_pace", pretend)
     stopwatch = Stopwatch()
     recipe = load_recipe("demo")  # 20 epochs of 3,950 / 96 steps
     expected = 20 * 41 * 128 * 0.5 + 20 * 2 * 1000 * 0.01
@@ -114,7 +114,7 @@ def wall_clock(seconds: list[int], *changes: str) -> float:
 
 
 def test_runs_share_the_cores_but_none_is_divided(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grid, "usable_cores", lambda: 2)
+    monkeypatch.setattr(grid, "count_cores", lambda: 2)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert wall_clock([4, 4, 4, 4]) == 8
     assert wall_clock([1, 10]) == 10
@@ -124,14 +124,14 @@ def test_runs_share_the_cores_but_none_is_divided(monkeypatch: pytest.MonkeyPatc
 def test_a_gpu_takes_one_run_at_a_time_unless_the_recipe_is_for_a_cpu(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(grid, "usable_cores", lambda: 2)
+    monkeypatch.setattr(grid, "count_cores", lambda: 2)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert wall_clock([4, 4, 4, 4]) == 16
     assert wall_clock([4, 4, 4, 4], "device.accelerator=cpu") == 8
 
 
 def test_gpus_share_the_steps_of_a_run_but_not_its_tests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cost, "measured_pace", lambda recipe: Pace(training=0.5, test=0.01))
+    monkeypatch.setattr(cost, "measure_pace", lambda recipe: Pace(training=0.5, test=0.01))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     steps, tests = 20 * 41 * 128 * 0.5, 20 * 2 * 1000 * 0.01

@@ -13,7 +13,7 @@ from dualstudent.experiments.schema import BudgetName
 from dualstudent.recipes.schema import Recipe
 from dualstudent.training.loop import Observer, train_or_resume
 from dualstudent.training.run import Run
-from tests.experiments.published import write_published
+from tests.support.published import write_published
 
 PROJECT = Path(__file__).parents[2]
 RESULTS = PROJECT / "results" / "reproduce"
@@ -39,7 +39,7 @@ def one_after_the_other(
     return {name: train_or_resume(recipe, folder / name) for name, recipe in recipes.items()}
 
 
-@pytest.mark.filterwarnings("ignore::dualstudent.data.files.DataWarning")
+@pytest.mark.filterwarnings("ignore::dualstudent.data.sources.files.DataWarning")
 @pytest.mark.parametrize("name", experiment_names())
 def test_an_experiment_leads_from_files_to_a_table_and_pictures(
     name: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -15,13 +15,13 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from dualstudent import Run, train
-from dualstudent.data.embedded import load_digits_8x8, load_mnist_5k
-from dualstudent.data.files import DataWarning
+from dualstudent.data.sources.bundled import load_digits_8x8, load_mnist_5k
+from dualstudent.data.sources.files import DataWarning
 from dualstudent.experiments.figures import draw_figures
 from dualstudent.experiments.schema import Cell
 from dualstudent.report.style import as_svg, save_picture
-from tests.experiments.made import drawn_lines, experiment, line, made_run, network
-from tests.training.small import small_recipe
+from tests.support.made_runs import drawn_lines, experiment, line, made_run, network
+from tests.support.recipes import small_recipe
 
 COLUMN = "1k labels"
 ADAPTING = (
@@ -33,7 +33,7 @@ ADAPTING = (
 
 
 def bar_values(axes: Axes) -> list[tuple[float, float, float]]:
-    """(centre, length, top) of upright bars."""
+    """(center, length, top) of upright bars."""
     bars = [cast(Rectangle, patch) for patch in axes.patches]
     return [(bar.get_x() + bar.get_width() / 2, bar.get_width(), bar.get_height()) for bar in bars]
 
@@ -92,7 +92,7 @@ def test_the_result_of_mean_teacher_is_its_teachers(tmp_path: Path) -> None:
     assert drawn_lines(axes)["_child0"][1] == [80]
 
 
-def test_ablation_has_a_picture_for_each_panel_and_a_colour_for_each_row(tmp_path: Path) -> None:
+def test_ablation_has_a_picture_for_each_panel_and_a_color_for_each_row(tmp_path: Path) -> None:
     rows = {
         "MT": ("with MT", "method.name=mean-teacher"),
         "DS": ("with MT", "method.name=dual-student"),
@@ -106,11 +106,9 @@ def test_ablation_has_a_picture_for_each_panel_and_a_colour_for_each_row(tmp_pat
     left, right = (figures[f"ablation-{side}"].axes[0] for side in ("left", "right"))
     assert drawn_lines(left).keys() == {"DS"}
     assert drawn_lines(right).keys() == {"con", "sta", "con + sta"}
-    colours = {
-        str(d.get_label()).split("\n")[0]: d.get_color() for d in (*left.lines, *right.lines)
-    }
-    assert colours["con + sta"] == colours["DS"]
-    assert len({colours["con"], colours["sta"], colours["DS"]}) == 3
+    colors = {str(d.get_label()).split("\n")[0]: d.get_color() for d in (*left.lines, *right.lines)}
+    assert colors["con + sta"] == colors["DS"]
+    assert len({colors["con"], colors["sta"], colors["DS"]}) == 3
 
 
 @pytest.mark.parametrize(("far", "scale"), [(3.0, "linear"), (300.0, "log")])
@@ -153,7 +151,7 @@ def test_stable_samples_per_class(tmp_path: Path) -> None:
     rows = experiment("stable-samples", [{"name": "DS"}])
     figure = only_figure(draw_figures(rows, {Cell("DS", COLUMN): runs}), "stable-samples")
     axes = figure.axes[0]
-    heights = {round(centre, 3): top for centre, _, top in bar_values(axes)}
+    heights = {round(center, 3): top for center, _, top in bar_values(axes)}
     assert heights == {-0.2: 90.0, 0.8: 50.0, 0.2: 60.0, 1.2: 70.0, 2.2: 5.0}
     assert [t.get_text() for t in axes.get_xticklabels()] == ["cat", "dog", r"<b>\$"]
     assert "70.00 ± 0.00 % are stable (paper: about 85 %)" in axes.get_title(loc="left")
@@ -221,7 +219,7 @@ def test_domains_show_the_first_image_of_each_class_as_trained(tmp_path: Path) -
     figure = draw_figures(rows, {Cell("DS", COLUMN): [run]})["domains"]
     shown = [np.asarray(axes.images[0].get_array()) for axes in figure.axes]
     expected = [
-        images.resized(28).pixels[int((images.labels == digit).nonzero()[0, 0]), 0].numpy()
+        images.resize(28).pixels[int((images.labels == digit).nonzero()[0, 0]), 0].numpy()
         for images in (load_digits_8x8("train", tmp_path), load_mnist_5k("train", tmp_path))
         for digit in range(10)
     ]

@@ -14,7 +14,7 @@ from dualstudent.experiments.reading import experiment_names
 
 @pytest.fixture(autouse=True)
 def known_pace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cost, "measured_pace", lambda _: Pace(training=0.01, test=0.0))
+    monkeypatch.setattr(cost, "measure_pace", lambda _: Pace(training=0.01, test=0.0))
 
 
 def listed(what: str | None = None, *of_runs: Any) -> dict[tuple[str, str], list[str]]:

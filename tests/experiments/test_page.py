@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 
 from dualstudent.experiments.page import write_page
 from dualstudent.experiments.table import ComparisonTable
-from tests.experiments.made import experiment
-from tests.html_page import Page
+from tests.support.html_page import Page
+from tests.support.made_runs import experiment
 
 HOSTILE = """<script>alert("1")</script> & '$x"""
 

@@ -6,7 +6,7 @@ from dualstudent import UserError, load_recipe
 from dualstudent.experiments.plan import plan
 from dualstudent.experiments.reading import experiment_names, load_experiment
 from dualstudent.experiments.schema import Cell, PaperValue
-from tests.experiments.small import SMALL
+from tests.support.experiments import SMALL
 
 
 def test_the_experiments_are_those_of_the_paper() -> None:

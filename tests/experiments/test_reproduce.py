@@ -15,7 +15,7 @@ from rich.console import Console
 from dualstudent import Run, UserError
 from dualstudent.experiments.reproduce import Request, reproduce
 from tests.conftest import Command
-from tests.experiments.small import SMALL
+from tests.support.experiments import SMALL
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from dualstudent.experiments.reading import load_experiment
 from dualstudent.experiments.schema import BudgetName, Cell
 from dualstudent.experiments.table import comparison_table, write_csv
 from dualstudent.recipes.reading import to_toml
-from dualstudent.training.result import summarised
-from tests.experiments.small import SMALL
+from dualstudent.training.result import summarize_metrics
+from tests.support.experiments import SMALL
 
 
 def small_plan(tmp_path: Path, budget: BudgetName = "full", measure: str = "error") -> Plan:
@@ -91,7 +91,7 @@ def test_the_best_is_looked_for_among_the_reported_networks(tmp_path: Path) -> N
     (run,) = finished_runs(planned, folder)[cell]
     run.result.write_text(json.dumps(run.read_result() | {"headline": ["weak"]}))
     assert comparison_table(planned, {cell: [run]}, "").rows[2][3:] == ["10.00", "1", "8.00"]
-    summary = summarised(run.read_metrics(), ["weak"], seconds=1.0)
+    summary = summarize_metrics(run.read_metrics(), ["weak"], seconds=1.0)
     assert (summary["error"], summary["chosen_on_test"]["error"]) == (10.0, 8.0)
 
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from dualstudent.data.augment import Normalisation
+from dualstudent.data.transforms.augment import Normalization
 from dualstudent.export.card import ModelCard, preprocessing_in_words
-from dualstudent.export.deployed import DeployedModel, folded_state, without_weight_norm
-from dualstudent.export.exporting import FORMATS
+from dualstudent.export.deployed import DeployedModel, drop_weight_norm, fold_state
+from dualstudent.export.exporter import FORMATS
 from dualstudent.networks.build import build_network
 from dualstudent.networks.cnn13 import CNN13Settings
 from dualstudent.networks.network import NetworkSettings
@@ -45,8 +45,8 @@ def card(settings: NetworkSettings, size: int) -> ModelCard:
         preprocessing=preprocessing_in_words(3, size),
         student="student1",
         test_error=10.0,
-        network=without_weight_norm(settings),
-        normalisation=Normalisation(mean=MEAN, std=STD),
+        network=drop_weight_norm(settings),
+        normalization=Normalization(mean=MEAN, std=STD),
         recipe="",
         trained_with={},
         exported_with={},
@@ -62,7 +62,7 @@ def test_every_network_says_the_same_in_every_file(
     torch.manual_seed(0)
     network = as_if_trained(build_network(settings, 3, 3, size, seed=1, student=0), size)
     model = DeployedModel(card(settings, size))
-    model.network.load_state_dict(folded_state(network))
+    model.network.load_state_dict(fold_state(network))
     images = torch.randint(256, (5, 3, size, size), dtype=torch.uint8)
     scaled = (images / 255 - torch.tensor(MEAN).view(3, 1, 1)) / torch.tensor(STD).view(3, 1, 1)
     with torch.no_grad():

@@ -4,14 +4,14 @@ import torch
 
 from dualstudent.labeling import labeling_order
 from dualstudent.labeling.order import PLANNED
-from tests.labeling.greedy import greedy_order
+from tests.support.greedy import greedy_order
 
 
 def made(samples: int, labeled: int, seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     draw = torch.Generator().manual_seed(seed)
-    centres = 3 * torch.randn(6, 5, generator=draw)
+    centers = 3 * torch.randn(6, 5, generator=draw)
     features, known = (
-        centres[torch.randint(6, (count,), generator=draw)] + torch.randn(count, 5, generator=draw)
+        centers[torch.randint(6, (count,), generator=draw)] + torch.randn(count, 5, generator=draw)
         for count in (samples, labeled)
     )
     return torch.rand(samples, generator=draw), features, known

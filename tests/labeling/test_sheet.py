@@ -11,23 +11,23 @@ import pytest
 import torch
 from PIL import Image
 
-from dualstudent import Predictor, Run, UserError, load_recipe, load_trained, prepared_from_arrays
-from dualstudent.data.embedded import load_digits_8x8
-from dualstudent.data.listing import Listing
+from dualstudent import Predictor, Run, UserError, load_recipe, load_trained, prepare_arrays
+from dualstudent.data.images.listing import Listing
+from dualstudent.data.images.tables import list_table
 from dualstudent.data.prepare import DataSettings
-from dualstudent.data.tables import list_table
-from dualstudent.interruption import Interrupted
+from dualstudent.data.sources.bundled import load_digits_8x8
 from dualstudent.labeling import write_labels, yardstick
 from dualstudent.labeling.images import own_names, published_names
 from dualstudent.labeling.order import PLANNED
-from dualstudent.training.answers import Answers, answers
+from dualstudent.signals import Interrupted
+from dualstudent.training.inference import Answers, answers
 from dualstudent.training.loop import train
 from dualstudent.training.run import FORMAT
+from tests.cli.test_own_images import StopsAtOnce, rows_of
 from tests.conftest import Command
-from tests.data.digit_files import CLASSES, write_digits
-from tests.data.small_imagenet import warns_of_the_count, write_imagenet
-from tests.labeling.greedy import greedy_order
-from tests.test_own_images import StopsAtOnce, rows_of
+from tests.support.digit_files import CLASSES, write_digits
+from tests.support.greedy import greedy_order
+from tests.support.imagenet import warns_of_the_count, write_imagenet
 from tests.training.test_streamed import recipe as streamed_recipe
 
 RECIPE = """
@@ -146,8 +146,8 @@ def asked(run: Run, test: bool) -> Answers:
     training = load_trained(run)
     data, seed, device = training.data, training.recipe.seed, training.fabric.device
     samples = data.test if test else data.train
-    positions = torch.arange(len(data.test_labels)) if test else data.unlabeled
-    return Answers.joined(answers(training.method, samples, positions, seed, device))
+    indices = torch.arange(len(data.test_labels)) if test else data.unlabeled
+    return Answers.joined(answers(training.method, samples, indices, seed, device))
 
 
 def test_trusted_are_the_stable_agreed_and_sure_ones_by_what_the_test_says(
@@ -186,7 +186,7 @@ def test_trusted_are_the_stable_agreed_and_sure_ones_by_what_the_test_says(
 
 def own_paths(run: Run) -> list[str]:
     listing = run.read_recipe().data.listing()
-    return [str(listing.paths[position]) for position in listing.unlabeled]
+    return [str(listing.paths[index]) for index in listing.unlabeled]
 
 
 def test_the_sheet_with_a_few_labels_filled_in_is_a_data_set(
@@ -227,8 +227,8 @@ def test_the_program_of_the_page_makes_labels_of_what_is_trusted(
     assert len(after.unlabeled) == 300 - len(trusted)
 
 
-def names_of(listing: Listing, positions: list[int]) -> dict[Path, str]:
-    return {listing.paths[i]: listing.classes[listing.labels[i]] for i in positions}
+def names_of(listing: Listing, indices: list[int]) -> dict[Path, str]:
+    return {listing.paths[i]: listing.classes[listing.labels[i]] for i in indices}
 
 
 def test_the_order_is_by_doubt_nearby_and_later_by_doubt_alone(
@@ -341,7 +341,7 @@ def test_nothing_is_written_where_something_is_wrong(
     (place / "mine.csv").write_text("precious")
     labeled = write_digits(place / "labeled", unlabeled=0, test=0)
     train_on(labeled, place / "everything", "batch.size=16")
-    data = prepared_from_arrays(
+    data = prepare_arrays(
         np.random.default_rng(0).integers(0, 256, (40, 8, 8), np.uint8), ["a", "b"] * 20
     )
     train(

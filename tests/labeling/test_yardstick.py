@@ -7,7 +7,7 @@ import torch
 from dualstudent import Run, load_trained
 from dualstudent.data.prepare import DataSettings
 from dualstudent.labeling import Yardstick, yardstick
-from dualstudent.training.answers import Answers, answers
+from dualstudent.training.inference import Answers, answers
 from dualstudent.training.training import Training
 
 

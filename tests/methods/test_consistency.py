@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dualstudent.batch import Batch
+from dualstudent.generators import seeded_rng
 from dualstudent.methods import (
     ConsistencyMethod,
     ConsistencySettings,
@@ -16,8 +17,7 @@ from dualstudent.methods import (
     TemporalEnsembling,
 )
 from dualstudent.prediction import Prediction
-from dualstudent.randomness import drawn_from
-from tests.methods.small import reached_parts, small_batch, small_network
+from tests.support.students import reached_parts, small_batch, small_network
 
 LABELS = [-1, -1, 2, 0, -1]
 
@@ -26,12 +26,12 @@ class FollowsTheStars(ConsistencyMethod):
     """Its target has nothing to do with its student."""
 
     def target(self, batch: Batch, prediction: Prediction) -> Tensor:
-        with drawn_from("stars"):
+        with seeded_rng("stars"):
             return torch.rand(len(batch), 3, dtype=torch.float64).softmax(dim=1)
 
 
 def random_prediction() -> Prediction:
-    with drawn_from("prediction"):
+    with seeded_rng("prediction"):
         heads = [torch.randn(5, 3, dtype=torch.float64) for _ in range(2)]
     return Prediction(heads[0], heads[1], torch.empty(5, 0))
 

@@ -5,8 +5,8 @@ import torch
 
 from dualstudent.methods import CS, CSSettings, DualStudent, DualStudentSettings
 from dualstudent.networks import DigitsCNN
-from tests.methods.fixed import FixedStudent, fixed_batch
-from tests.methods.small import reached_parts, small_batch, small_network
+from tests.support.fixed_student import FixedStudent, fixed_batch
+from tests.support.students import reached_parts, small_batch, small_network
 
 # The first is unsure of both views, the second sure of its own, which is view 2.
 FIRST = {"view1": (0.6, 0.5), "view2": (0.55, 0.3)}

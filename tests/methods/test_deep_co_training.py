@@ -12,9 +12,9 @@ from dualstudent.batch import Batch
 from dualstudent.losses import jensen_shannon
 from dualstudent.methods import DeepCoTraining, DeepCoTrainingSettings, Task
 from dualstudent.methods.deep_co_training import view_of
-from tests.methods.linear import Array, LinearSoftmax, linear_batch, probabilities
-from tests.methods.small import reached_parts, small_batch, small_network
-from tests.training.small import small_recipe
+from tests.support.linear_student import Array, LinearSoftmax, linear_batch, probabilities
+from tests.support.recipes import small_recipe
+from tests.support.students import reached_parts, small_batch, small_network
 
 LABELS = [-1, -1, -1, 0, 2, 1]
 EPSILON = 0.3

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from torch import nn
 
 from dualstudent.batch import Batch
+from dualstudent.generators import seeded_rng
 from dualstudent.methods import DualStudent, DualStudentSettings, StudentLoss
 from dualstudent.methods.dual_student import student_loss
 from dualstudent.methods.pair import TwoPasses
 from dualstudent.networks import DigitsCNN
 from dualstudent.prediction import Prediction
-from dualstudent.randomness import drawn_from
-from tests.methods.small import Recorder, reached_parts, small_batch, small_network
+from tests.support.students import Recorder, reached_parts, small_batch, small_network
 
 TERMS = ["classification", "logit_distance", "consistency", "stabilization"]
 
@@ -213,7 +213,7 @@ WITHOUT_THRESHOLD = DualStudentSettings(confidence_threshold=0.0)
 
 def test_swapping_students_and_views_swaps_the_losses(students: list[DigitsCNN]) -> None:
     batch = small_batch()
-    swapped = Batch(batch.view2, batch.view1, batch.labels, batch.unlabeled, batch.positions)
+    swapped = Batch(batch.view2, batch.view1, batch.labels, batch.unlabeled, batch.indices)
     losses = DualStudent(students, WITHOUT_THRESHOLD).losses(batch, ramp=1.0)
     mirrored = DualStudent(students[::-1], WITHOUT_THRESHOLD).losses(swapped, ramp=1.0)
     for loss, mirror in zip(losses, mirrored[::-1], strict=True):
@@ -279,7 +279,7 @@ def test_both_students_are_evaluated_in_their_order(students: list[DigitsCNN]) -
 @pytest.mark.parametrize("largest", [1e4, 1e18])
 @pytest.mark.parametrize("distance", ["mse", "kl"])
 def test_extreme_logits_give_finite_losses_and_gradients(largest: float, distance: str) -> None:
-    with drawn_from("extreme logits"):
+    with seeded_rng("extreme logits"):
         choices = torch.tensor([-largest, 0.0, largest])
         logits = [choices[torch.randint(3, (32, 4))].requires_grad_() for _ in range(6)]
     left = TwoPasses(Prediction(logits[0], logits[1], torch.empty(0)), logits[2])

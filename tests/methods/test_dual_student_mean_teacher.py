@@ -6,7 +6,6 @@ import torch
 from torch import nn
 
 from dualstudent import UserError, load_recipe, resume, train
-from dualstudent.interruption import Interrupted
 from dualstudent.methods import (
     DualStudent,
     DualStudentMeanTeacher,
@@ -14,9 +13,10 @@ from dualstudent.methods import (
     DualStudentSettings,
 )
 from dualstudent.networks import DigitsCNN
-from tests.methods.fixed import FixedStudent, fixed_batch
-from tests.methods.small import Recorder, reached_parts, small_batch, small_network
-from tests.training.small import small_recipe
+from dualstudent.signals import Interrupted
+from tests.support.fixed_student import FixedStudent, fixed_batch
+from tests.support.recipes import small_recipe
+from tests.support.students import Recorder, reached_parts, small_batch, small_network
 from tests.training.test_resume import RaisesSignalAt, assert_equal_runs
 
 

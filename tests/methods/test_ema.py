@@ -3,14 +3,14 @@ import pytest
 import torch
 from torch import nn
 
+from dualstudent.generators import seeded_rng
 from dualstudent.methods.ema import copy_without_gradient, start_up_decay, update_ema
-from dualstudent.randomness import drawn_from
-from tests.methods.small import small_batch, small_network
+from tests.support.students import small_batch, small_network
 
 
 def test_average_follows_its_definition_through_the_start_up() -> None:
     """Steps 1, 2, … of min(1 − 1/(t+1), α): first the plain mean of all states, then the EMA."""
-    with drawn_from("states"):
+    with seeded_rng("states"):
         states = torch.randn(12, 5, dtype=torch.float64)
     student = nn.Linear(5, 1, bias=False, dtype=torch.float64)
     student.weight.data.copy_(states[:1])
@@ -38,7 +38,7 @@ def test_start_up_ends_at_the_decay(decay: float) -> None:
 
 
 def test_raw_parameters_are_averaged_and_nothing_else() -> None:
-    """Of weight normalisation, length and direction each; not the weight they make."""
+    """Of weight normalization, length and direction each; not the weight they make."""
     student, teacher = small_network(0), copy_without_gradient(small_network(1))
     student(small_batch().view1)  # moves the student's batch-norm statistics
     old = {name: p.clone() for name, p in teacher.state_dict().items()}

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from dualstudent import Run, UserError, resume, train
 from dualstudent.batch import Batch
-from dualstudent.interruption import Interrupted
+from dualstudent.generators import seeded_rng
 from dualstudent.methods import (
     MeanTeacher,
     MeanTeacherFastSWA,
@@ -20,12 +20,12 @@ from dualstudent.methods import (
     PiModel,
     Task,
 )
-from dualstudent.networks.heads import DecoupledHeads, with_weight_norm
+from dualstudent.networks.heads import DecoupledHeads, add_weight_norm
 from dualstudent.prediction import Prediction
-from dualstudent.randomness import drawn_from
+from dualstudent.signals import Interrupted
 from dualstudent.training.checkpoint import read_tensors
-from tests.methods.small import small_batch, small_network
-from tests.training.small import small_recipe
+from tests.support.recipes import small_recipe
+from tests.support.students import small_batch, small_network
 from tests.training.test_resume import RaisesSignalAt, assert_equal_runs
 
 EVERY_SECOND_FROM_3 = PiFastSWASettings(average_from=3, average_every=2)
@@ -33,7 +33,7 @@ EVERY_SECOND_FROM_3 = PiFastSWASettings(average_from=3, average_every=2)
 
 def moved(student: nn.Module, epoch: int) -> None:
     """Weights and batch-norm statistics as an epoch of training would leave them."""
-    with drawn_from("moved", epoch), torch.no_grad():
+    with seeded_rng("moved", epoch), torch.no_grad():
         for p in student.parameters():
             p.add_(torch.randn_like(p))
     student(small_batch().view1 + epoch)
@@ -81,12 +81,12 @@ def test_average_rests_between_the_epochs_that_count() -> None:
 
 
 class NormalisedLine(nn.Module):
-    """One layer with weight normalisation and one batch norm: small enough for NumPy."""
+    """One layer with weight normalization and one batch norm: small enough for NumPy."""
 
     def __init__(self) -> None:
         super().__init__()
-        with drawn_from("line"):
-            self.line = with_weight_norm(nn.Linear(4, 3))
+        with seeded_rng("line"):
+            self.line = add_weight_norm(nn.Linear(4, 3))
             self.heads = DecoupledHeads(3, 2)
         self.norm = nn.BatchNorm1d(3, momentum=0.2)
 
@@ -96,7 +96,7 @@ class NormalisedLine(nn.Module):
 
 
 def points(count: int) -> Batch:
-    with drawn_from("points", count):
+    with seeded_rng("points", count):
         x = torch.randn(count, 4) + count
     nothing_to_see = torch.full_like(x, torch.nan)
     unknown = torch.full((count,), -1)
@@ -107,7 +107,7 @@ def test_batch_norm_of_the_average_is_computed_afresh_over_the_batches() -> None
     student = NormalisedLine()
     method = PiFastSWA([student], PiFastSWASettings(average_from=1, average_every=1))
     for epoch in range(3):
-        with torch.no_grad(), drawn_from("line moves", epoch):
+        with torch.no_grad(), seeded_rng("line moves", epoch):
             for p in student.line.parameters():
                 p.add_(torch.randn_like(p))
         student(points(6).view1)

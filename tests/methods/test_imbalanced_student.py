@@ -5,7 +5,6 @@ import torch
 from torch import nn
 
 from dualstudent import Recipe, UserError, load_recipe, resume, train
-from dualstudent.interruption import Interrupted
 from dualstudent.methods import (
     DualStudent,
     DualStudentSettings,
@@ -17,9 +16,10 @@ from dualstudent.networks.build import build_network
 from dualstudent.networks.cnn13 import CNN13Settings
 from dualstudent.networks.digits_cnn import DigitsCNNSettings
 from dualstudent.recipes.reading import to_toml
+from dualstudent.signals import Interrupted
 from dualstudent.training.training import Training
-from tests.methods.small import small_batch
-from tests.training.small import small_recipe
+from tests.support.recipes import small_recipe
+from tests.support.students import small_batch
 from tests.training.test_resume import RaisesSignalAt, assert_equal_runs
 
 WIDER = DigitsCNNSettings(width=2, dropout=0.0)

@@ -7,11 +7,11 @@ import torch
 from torch import nn
 
 from dualstudent import UserError, resume, train
-from dualstudent.interruption import Interrupted
 from dualstudent.methods import MeanTeacher, MeanTeacherSettings
+from dualstudent.signals import Interrupted
 from dualstudent.training.training import Training
-from tests.methods.small import Recorder, small_batch, small_network
-from tests.training.small import small_recipe
+from tests.support.recipes import small_recipe
+from tests.support.students import Recorder, small_batch, small_network
 from tests.training.test_resume import RaisesSignalAt, assert_equal_runs
 
 

@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from dualstudent import UserError, load_recipe, resume, train
-from dualstudent.interruption import Interrupted
+from dualstudent.generators import seeded_rng
 from dualstudent.methods import DualStudent, MultipleStudent, MultipleStudentSettings
-from dualstudent.methods.multiple_student import random_pairs
-from dualstudent.randomness import drawn_from
-from tests.methods.fixed import FixedStudent, fixed_batch
-from tests.methods.small import Recorder, reached_parts, small_batch, small_network
-from tests.training.small import small_recipe
+from dualstudent.methods.multiple_student import draw_pairs
+from dualstudent.signals import Interrupted
+from tests.support.fixed_student import FixedStudent, fixed_batch
+from tests.support.recipes import small_recipe
+from tests.support.students import Recorder, reached_parts, small_batch, small_network
 from tests.training.test_resume import RaisesSignalAt, assert_equal_runs
 
 
@@ -21,9 +21,9 @@ def test_all_pairs_and_views_are_equally_likely() -> None:
     count, draws = 6, 6000
     pairs: Counter[frozenset[int]] = Counter()
     with_view1: Counter[int] = Counter()
-    with drawn_from("pairing"):
+    with seeded_rng("pairing"):
         for _ in range(draws):
-            pairing = random_pairs(count)
+            pairing = draw_pairs(count)
             assert sorted(number for pair in pairing for number in pair) == list(range(count))
             pairs.update(frozenset(pair) for pair in pairing)
             with_view1.update(first for first, _ in pairing)
@@ -36,15 +36,15 @@ def test_all_pairs_and_views_are_equally_likely() -> None:
 
 
 def test_both_views_are_equally_likely_within_every_pair() -> None:
-    with drawn_from("pairing"):
-        draws = [random_pairs(2) for _ in range(2000)]
+    with seeded_rng("pairing"):
+        draws = [draw_pairs(2) for _ in range(2000)]
     assert abs(draws.count([(0, 1)]) - 1000) < 4 * sqrt(2000 * 0.25)
 
 
 def test_pairs_are_a_function_of_the_global_seed_and_change_from_draw_to_draw() -> None:
     def drawn() -> list[list[tuple[int, int]]]:
-        with drawn_from("step"):
-            return [random_pairs(8) for _ in range(5)]
+        with seeded_rng("step"):
+            return [draw_pairs(8) for _ in range(5)]
 
     assert drawn() == drawn()
     assert len({tuple(pairing) for pairing in drawn()}) == 5
@@ -58,7 +58,7 @@ def test_each_student_learns_from_its_partner_on_the_view_it_was_given() -> None
     for seed in range(20):
         torch.manual_seed(seed)
         partner: dict[int, int] = {}
-        for first, second in random_pairs(4):
+        for first, second in draw_pairs(4):
             partner |= {first: second, second: first}
         torch.manual_seed(seed)
         losses = method.losses(fixed_batch([-1]), ramp=1.0)
@@ -77,7 +77,7 @@ def test_each_pair_is_a_dual_student() -> None:
         torch.manual_seed(seed)
         losses = MultipleStudent(students, settings).losses(batch, ramp=0.5)
         torch.manual_seed(seed)
-        for pair in random_pairs(4):
+        for pair in draw_pairs(4):
             dual = DualStudent([students[number] for number in pair], settings_of_two(settings))
             for number, expected in zip(pair, dual.losses(batch, ramp=0.5), strict=True):
                 actual = {name: term.item() for name, term in losses[number].terms.items()}

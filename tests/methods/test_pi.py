@@ -7,12 +7,12 @@ from torch import Tensor, nn
 
 from dualstudent import UserError
 from dualstudent.batch import Batch
+from dualstudent.generators import seeded_rng
 from dualstudent.losses import squared_distance
 from dualstudent.methods import PiModel, PiModelSettings
 from dualstudent.networks import DigitsCNN
-from dualstudent.randomness import drawn_from
-from tests.methods.small import Recorder, reached_parts, small_batch, small_network
-from tests.training.small import small_recipe
+from tests.support.recipes import small_recipe
+from tests.support.students import Recorder, reached_parts, small_batch, small_network
 
 BOTH = PiModelSettings(gradient_through="both")
 
@@ -20,7 +20,7 @@ BOTH = PiModelSettings(gradient_through="both")
 def double_batch() -> Batch:
     batch = small_batch()
     return Batch(
-        batch.view1.double(), batch.view2.double(), batch.labels, batch.unlabeled, batch.positions
+        batch.view1.double(), batch.view2.double(), batch.labels, batch.unlabeled, batch.indices
     )
 
 
@@ -61,7 +61,7 @@ def test_consistency_has_the_numerical_gradient(gradient_through: str) -> None:
 
     assert term.item() == pytest.approx(expected(copy.deepcopy(network)).item(), rel=1e-12)
     for number in range(3):
-        with drawn_from("direction", number):
+        with seeded_rng("direction", number):
             direction = [torch.randn_like(p) for p in network.parameters()]
         along = sum(
             float((p.grad * d).sum())
@@ -96,16 +96,16 @@ def test_one_or_both_is_the_same_loss() -> None:
 
 
 def test_dropout_and_batch_statistics_are_those_of_training_in_both_passes() -> None:
-    with drawn_from("network"):
+    with seeded_rng("network"):
         network = DigitsCNN(classes=3, dropout=0.5)
     batch = small_batch()
-    same_view = Batch(batch.view1, batch.view1, batch.labels, batch.unlabeled, batch.positions)
+    same_view = Batch(batch.view1, batch.view1, batch.labels, batch.unlabeled, batch.indices)
     with torch.no_grad():  # heads that agree leave dropout as the only difference
         for p, q in zip(
             network.heads.follow.parameters(), network.heads.classify.parameters(), strict=True
         ):
             p.copy_(q)
-    with drawn_from("dropout"):
+    with seeded_rng("dropout"):
         terms = PiModel([network]).losses(same_view, ramp=1.0)[0].terms
     assert terms["logit_distance"] == 0
     assert terms["consistency"] > 0

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from dualstudent import losses, resume, train
 from dualstudent.batch import Batch
-from dualstudent.interruption import Interrupted
+from dualstudent.generators import seeded_rng
 from dualstudent.methods import (
     PiModel,
     PiModelSettings,
@@ -19,12 +19,12 @@ from dualstudent.methods import (
     TemporalSmoothNeighbors,
 )
 from dualstudent.prediction import Prediction
-from dualstudent.randomness import drawn_from
-from tests.methods.small import reached_parts, small_batch, small_network
-from tests.training.small import small_recipe
+from dualstudent.signals import Interrupted
+from tests.support.recipes import small_recipe
+from tests.support.students import reached_parts, small_batch, small_network
 from tests.training.test_resume import RaisesSignalAt, assert_equal_runs
 
-# Two neighbours, one other within the margin, one beyond it, and one in the same place as
+# Two neighbors, one other within the margin, one beyond it, and one in the same place as
 # another class.
 POINTS = [[0.0, 0.0], [0.6, 0.8], [0.0, 0.5], [3.0, 0.0], [3.0, 0.0]]
 CLASSES = [0, 0, 1, 1, 2]
@@ -54,7 +54,7 @@ def test_toy_batch_by_hand() -> None:
 
 
 def test_gradient_is_the_numerical_one() -> None:
-    with drawn_from("features"):
+    with seeded_rng("features"):
         points = torch.randn(9, 3, dtype=torch.float64, requires_grad=True)
     labels = torch.arange(9) % 3
     assert torch.autograd.gradcheck(lambda p: losses.neighbors(p, labels, 2.0), points)
@@ -89,7 +89,7 @@ def test_features_in_the_same_place_give_finite_gradient() -> None:
     assert not points.grad.any()
 
 
-def test_neighbours_have_the_same_true_or_else_target_class() -> None:
+def test_neighbors_have_the_same_true_or_else_target_class() -> None:
     settings = PiSmoothNeighborsSettings(consistency_weight=10, neighbor_weight=0.3, margin=2)
     method = PiSmoothNeighbors([small_network()], settings)
     points, labels = torch.tensor(POINTS), torch.tensor([0, -1, 1, -1, 2])

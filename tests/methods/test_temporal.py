@@ -10,11 +10,11 @@ from torch import Tensor, nn
 
 from dualstudent import resume, train
 from dualstudent.batch import Batch
-from dualstudent.interruption import Interrupted
+from dualstudent.generators import seeded_rng
 from dualstudent.methods import Task, TemporalEnsembling, TemporalEnsemblingSettings, temporal
 from dualstudent.prediction import Prediction
-from dualstudent.randomness import drawn_from
-from tests.training.small import small_recipe
+from dualstudent.signals import Interrupted
+from tests.support.recipes import small_recipe
 from tests.training.test_resume import RaisesSignalAt, assert_equal_runs
 
 SAMPLES, CLASSES = 7, 4
@@ -25,15 +25,13 @@ class Table(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        with drawn_from("table"):
+        with seeded_rng("table"):
             self.consistency = nn.Parameter(torch.randn(SAMPLES, CLASSES))
         self.answers = torch.zeros(SAMPLES, CLASSES)
 
     def forward(self, view: Tensor) -> Prediction:
-        positions = view.flatten().long()
-        return Prediction(
-            self.answers[positions].log(), self.consistency[positions], torch.empty(0)
-        )
+        indices = view.flatten().long()
+        return Prediction(self.answers[indices].log(), self.consistency[indices], torch.empty(0))
 
 
 def method_with_memory(**settings: Any) -> tuple[TemporalEnsembling, Table]:
@@ -43,19 +41,19 @@ def method_with_memory(**settings: Any) -> tuple[TemporalEnsembling, Table]:
     return method, table
 
 
-def batch_of(positions: Sequence[int]) -> Batch:
-    indices = torch.tensor(positions)
+def batch_of(rows: Sequence[int]) -> Batch:
+    indices = torch.tensor(rows)
     view, labels = indices[:, None, None, None].float(), torch.full_like(indices, -1)
     return Batch(view, view, labels, labels < 0, indices)
 
 
 def random_answers(*purpose: int) -> Tensor:
-    with drawn_from("answers", *purpose):
+    with seeded_rng("answers", *purpose):
         return (3 * torch.randn(SAMPLES, CLASSES)).softmax(dim=1)
 
 
-def target_of(method: TemporalEnsembling, positions: Sequence[int]) -> NDArray[Any]:
-    batch = batch_of(positions)
+def target_of(method: TemporalEnsembling, indices: Sequence[int]) -> NDArray[Any]:
+    batch = batch_of(indices)
     prediction: Prediction = method.students[0](batch.view1)
     return method.target(batch, prediction).numpy()
 
@@ -79,10 +77,10 @@ def test_targets_are_the_corrected_average_of_past_epochs(
     average, times = np.zeros((SAMPLES, CLASSES)), np.zeros(SAMPLES)
     for epoch, batches in enumerate(EPOCHS):
         latest: dict[int, NDArray[Any]] = {}
-        for step, positions in enumerate(batches):
+        for step, indices in enumerate(batches):
             table.answers = random_answers(epoch, step)
-            method.losses(batch_of(positions), ramp=1.0)
-            latest |= {sample: table.answers[sample].numpy() for sample in positions}
+            method.losses(batch_of(indices), ramp=1.0)
+            latest |= {sample: table.answers[sample].numpy() for sample in indices}
         method.after_epoch(epoch, [])
         for sample, answer in latest.items():
             average[sample] = decay * average[sample] + (1 - decay) * answer.astype(float)

@@ -9,14 +9,14 @@ from torch import Tensor, nn
 
 from dualstudent import UserError, train
 from dualstudent.adversarial import virtual_adversarial
+from dualstudent.generators import seeded_rng
 from dualstudent.losses import entropy, kl
 from dualstudent.methods import VAT, Task, VATSettings
 from dualstudent.networks import DigitsCNN
 from dualstudent.prediction import Prediction
-from dualstudent.randomness import drawn_from
-from tests.methods.linear import Array, LinearSoftmax, linear_batch, probabilities
-from tests.methods.small import reached_parts, small_batch, small_network
-from tests.training.small import small_recipe
+from tests.support.linear_student import Array, LinearSoftmax, linear_batch, probabilities
+from tests.support.recipes import small_recipe
+from tests.support.students import reached_parts, small_batch, small_network
 
 LABELS = [-1, -1, -1, 0, 2, 1]
 EXACT = 1e-6  # a finite difference that float64 can resolve
@@ -71,7 +71,7 @@ def test_two_classes_have_one_direction_that_matters() -> None:
 
 def cosines_with_exact_direction(finite_difference: float) -> Tensor:
     """Of one power iteration in float32 with H d by double backward in float64, at 28 × 28."""
-    with drawn_from("digits"):
+    with seeded_rng("digits"):
         network, images = DigitsCNN(dropout=0.0), torch.rand(16, 1, 28, 28) * 2 - 1
     torch.manual_seed(5)
     start = torch.randn_like(images).double()
@@ -105,7 +105,7 @@ def test_the_search_leaves_no_trace_in_the_network() -> None:
     assert all(norm.track_running_stats for norm in norms)
 
 
-def test_the_search_normalises_by_the_batch_and_ignores_dropout() -> None:
+def test_the_search_normalizes_by_the_batch_and_ignores_dropout() -> None:
     found = []
     for dropout, remembered in ((0.0, 0.0), (0.5, 0.0), (0.0, 7.0)):
         network = small_network()

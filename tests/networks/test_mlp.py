@@ -4,11 +4,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from dualstudent.errors import UserError
+from dualstudent.generators import seeded_rng
 from dualstudent.networks import MLP
 from dualstudent.networks.build import build_network
 from dualstudent.networks.digits_cnn import DigitsCNNSettings
 from dualstudent.networks.mlp import MLPSettings
-from dualstudent.randomness import drawn_from
 
 
 def by_hand(network: MLP, vectors: Tensor, norm: str) -> Tensor:
@@ -17,8 +17,8 @@ def by_hand(network: MLP, vectors: Tensor, norm: str) -> Tensor:
     for layer in (0, 4):
         linear = hidden @ state[f"trunk.{layer}.weight"].T + state[f"trunk.{layer}.bias"]
         dim = 0 if norm == "batch" else 1
-        centred = linear - linear.mean(dim, keepdim=True)
-        scaled = centred / (centred.square().mean(dim, keepdim=True) + 1e-5).sqrt()
+        centerd = linear - linear.mean(dim, keepdim=True)
+        scaled = centerd / (centerd.square().mean(dim, keepdim=True) + 1e-5).sqrt()
         scaled = scaled * state[f"trunk.{layer + 1}.weight"] + state[f"trunk.{layer + 1}.bias"]
         hidden = torch.where(scaled > 0, scaled, 0.1 * scaled)
     return F.linear(hidden, state["heads.classify.weight"], state["heads.classify.bias"])
@@ -26,7 +26,7 @@ def by_hand(network: MLP, vectors: Tensor, norm: str) -> Tensor:
 
 @pytest.mark.parametrize("norm", ["batch", "layer"])
 def test_two_layers_compute_what_the_text_says(norm: str) -> None:
-    with drawn_from("mlp"):
+    with seeded_rng("mlp"):
         network = MLP(5, 3, hidden=(7, 4), norm=norm, dropout=0.0)
         vectors = torch.randn(6, 5)
     torch.testing.assert_close(network(vectors).class_logits, by_hand(network, vectors, norm))

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dualstudent.errors import UserError
+from dualstudent.generators import seeded_rng
 from dualstudent.networks import CNN13, DigitsCNN, QuickCNN
 from dualstudent.networks.build import build_network
 from dualstudent.networks.cnn13 import CNN13Settings
@@ -14,12 +15,11 @@ from dualstudent.networks.network import NetworkSettings
 from dualstudent.networks.quick_cnn import QuickCNNSettings
 from dualstudent.networks.shake_shake import ShakeShakeSettings
 from dualstudent.prediction import Prediction
-from dualstudent.randomness import drawn_from
 
 State = dict[str, Tensor]
 Network = type[CNN13] | type[DigitsCNN] | type[QuickCNN]
 
-# The position of a convolution in the trunk, its padding and its stride; where the paper has the
+# The index of a convolution in the trunk, its padding and its stride; where the paper has the
 # network, from the tables of its Appendix B.
 Convolution = tuple[int, int, int]
 Layers = list[Convolution | Literal["pool"]]
@@ -63,8 +63,8 @@ def reference(network: Network, state: State, images: Tensor) -> Prediction:
         if layer == "pool":
             maps = F.max_pool2d(maps, 2)
             continue
-        position, padding, stride = layer
-        block = f"trunk.{position}"
+        index, padding, stride = layer
+        block = f"trunk.{index}"
         weight, bias = weight_of(state, f"{block}.0"), state[f"{block}.0.bias"]
         maps = F.conv2d(maps, weight, bias, stride, padding)
         maps = F.leaky_relu(batch_normed(state, f"{block}.1", maps), 0.1)
@@ -78,7 +78,7 @@ def reference(network: Network, state: State, images: Tensor) -> Prediction:
 
 def scrambled(network: nn.Module) -> nn.Module:
     """In evaluation mode, with no scale, shift or statistic left at 0 or 1 where errors hide."""
-    with drawn_from("scrambled"), torch.no_grad():
+    with seeded_rng("scrambled"), torch.no_grad():
         for name, value in network.double().state_dict().items():
             if value.dim() == 1 or name.endswith("original0"):
                 value.copy_(torch.rand_like(value) + 0.5)
@@ -112,7 +112,7 @@ def test_forward_equals_the_reference(
     network: Network, weight_norm: bool, channels: int, classes: int, height: int, width: int
 ) -> None:
     built = scrambled(network(channels, classes, weight_norm=weight_norm))
-    with drawn_from("images"), torch.no_grad():
+    with seeded_rng("images"), torch.no_grad():
         images = torch.randn(2, channels, height, width, dtype=torch.float64)
         expected = reference(network, built.state_dict(), images)
         actual = built(images)

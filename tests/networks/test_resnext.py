@@ -8,11 +8,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dualstudent.errors import UserError
+from dualstudent.generators import seeded_rng
 from dualstudent.networks import ResNeXt50
 from dualstudent.networks.build import AnyNetworkSettings, build_network
 from dualstudent.networks.resnext import ResNeXt50Settings
 from dualstudent.prediction import Prediction
-from dualstudent.randomness import drawn_from
 
 State = dict[str, Tensor]
 
@@ -90,12 +90,12 @@ def reference(state: State, images: Tensor) -> Prediction:
 def test_evaluation_equals_the_reference(
     channels: int, classes: int, size: tuple[int, int]
 ) -> None:
-    with drawn_from("resnext"), torch.no_grad():
+    with seeded_rng("resnext"), torch.no_grad():
         network = ResNeXt50(channels, classes).double().eval()
         for name, value in network.state_dict().items():
             if value.dim() == 1:  # leave no scale, shift or statistic at 0 or 1
-                centre = 0.0 if name.endswith(("bias", "mean")) else 1.0
-                value.copy_(torch.rand_like(value) - 0.5 + centre)
+                center = 0.0 if name.endswith(("bias", "mean")) else 1.0
+                value.copy_(torch.rand_like(value) - 0.5 + center)
         images = torch.randn(2, channels, *size, dtype=torch.float64)
         expected = reference(network.state_dict(), images)
         one, other = expected.features

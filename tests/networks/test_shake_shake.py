@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from dualstudent.generators import seeded_rng
 from dualstudent.networks import ShakeShake26
 from dualstudent.networks.build import build_network
 from dualstudent.networks.shake_shake import ShakeShakeSettings, shake
 from dualstudent.prediction import Prediction
-from dualstudent.randomness import drawn_from
 
 State = dict[str, Tensor]
 
@@ -35,7 +35,7 @@ def test_number_of_parameters_with_both_heads() -> None:
 
 
 def test_shake_goes_forward_by_one_gate_and_backward_by_the_other() -> None:
-    with drawn_from("shake"):
+    with seeded_rng("shake"):
         left, right = (
             torch.randn(3, 2, 2, 2, dtype=torch.float64, requires_grad=True) for _ in range(2)
         )
@@ -86,7 +86,7 @@ def gates_of_one_pass(block: nn.Module, images: int) -> tuple[Tensor, Tensor]:
 
 def test_gates_are_uniform_per_image_and_independent_forward_and_backward() -> None:
     images = 20_000
-    with drawn_from("gates"):
+    with seeded_rng("gates"):
         forward, backward = gates_of_one_pass(block_with_constant_branches(), images)
     drawn = torch.stack([forward[:, 0, 0, 0], backward[:, 0, 0, 0]])
     for maps, gates in zip((forward, backward), drawn, strict=True):
@@ -94,9 +94,9 @@ def test_gates_are_uniform_per_image_and_independent_forward_and_backward() -> N
         quantiles = gates.quantile(torch.linspace(0, 1, 11))
         torch.testing.assert_close(quantiles, torch.linspace(0, 1, 11), atol=0.015, rtol=0)
     correlation = drawn.corrcoef()[0, 1].item()
-    neighbours = torch.stack([drawn[0, :-1], drawn[0, 1:]]).corrcoef()[0, 1].item()
+    neighbors = torch.stack([drawn[0, :-1], drawn[0, 1:]]).corrcoef()[0, 1].item()
     assert abs(correlation) < 4 / sqrt(images)
-    assert abs(neighbours) < 4 / sqrt(images)
+    assert abs(neighbors) < 4 / sqrt(images)
 
 
 def test_gates_are_drawn_anew_in_every_pass_and_block() -> None:
@@ -186,7 +186,7 @@ def reference(state: State, width: int, images: Tensor) -> Prediction:
 def test_evaluation_equals_the_reference(
     channels: int, classes: int, width: int, size: tuple[int, int]
 ) -> None:
-    with drawn_from("shake-shake"), torch.no_grad():
+    with seeded_rng("shake-shake"), torch.no_grad():
         network = ShakeShake26(channels, classes, width).double().eval()
         for value in network.state_dict().values():
             if value.dim() == 1:  # leave no scale, shift or statistic at 0 or 1
@@ -224,7 +224,7 @@ def test_every_parameter_learns() -> None:
 
 
 def test_convolutions_start_with_the_variance_of_he() -> None:
-    with drawn_from("start"):
+    with seeded_rng("start"):
         network = ShakeShake26()
     layers = [layer for layer in network.trunk.modules() if isinstance(layer, nn.Conv2d)]
     for layer in layers[5:]:

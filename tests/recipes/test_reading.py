@@ -23,7 +23,7 @@ def test_the_digits_recipe_is_appendix_d() -> None:
     assert (recipe.schedule.epochs, recipe.schedule.rampup_epochs) == (100, 5)
     optimizer = recipe.optimizer
     assert (optimizer.learning_rate, optimizer.momentum, optimizer.weight_decay) == (0.1, 0.9, 1e-4)
-    assert (recipe.normalisation.mean, recipe.normalisation.std) == ((0.5,), (0.5,))
+    assert (recipe.normalization.mean, recipe.normalization.std) == ((0.5,), (0.5,))
     augmentation = recipe.augmentation
     assert (augmentation.noise, augmentation.translate, augmentation.flip) == (0.15, 0, False)
     assert recipe.method.model_dump() == {

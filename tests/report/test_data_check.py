@@ -3,7 +3,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from dualstudent.data.check import DataCheck, Finding
+from dualstudent.data.images.check import DataCheck, Finding
 from dualstudent.report.data_check import counts_table, finding_line, summary_line
 
 CHECK = DataCheck(
@@ -15,7 +15,7 @@ CHECK = DataCheck(
     smallest=(20, 30),
     largest=(3000, 4000),
     typical=480,
-    is_grey=False,
+    is_gray=False,
     size=32,
     findings=(),
 )
@@ -38,7 +38,7 @@ def test_the_table_counts_and_adds_and_takes_names_as_they_are() -> None:
 
 def test_the_summary_names_sizes_and_memory() -> None:
     line = summary_line(CHECK)
-    assert line.startswith("6,220 colour images, 5,000 of them unlabeled")
+    assert line.startswith("6,220 color images, 5,000 of them unlabeled")
     assert "from 30 × 20 to 4000 × 3000 pixels" in line
     assert "32 px 19.1 MB" in line  # 6220 · 3 · 32²
     assert "128 px 305.7 MB" in line

@@ -5,10 +5,10 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from dualstudent import FeaturePerturbation, Recipe, UserError, prepared_from_arrays, train
+from dualstudent import FeaturePerturbation, Recipe, UserError, prepare_arrays, train
 from dualstudent.data.prepare import DataSettings
 from dualstudent.data.prepared import PreparedData
-from dualstudent.recipes.reading import validated
+from dualstudent.recipes.reading import validate
 from dualstudent.training.checkpoint import read_tensors
 from dualstudent.training.course import Course, LossNotFinite
 from dualstudent.training.loop import Observer, resume
@@ -18,7 +18,7 @@ from dualstudent.training.training import Training
 
 def recipe(learning_rate: float = 0.1) -> Recipe:
     """Two students on feature vectors, and no word about which."""
-    return validated(
+    return validate(
         {
             "data": {},
             "network": {"name": "mlp", "hidden": [32]},
@@ -34,7 +34,7 @@ def recipe(learning_rate: float = 0.1) -> Recipe:
 def digits(with_test: bool = True) -> PreparedData:
     X, y = load_digits(return_X_y=True)
     known = np.where(np.arange(500) < 100, y[:500], -1)
-    return prepared_from_arrays(
+    return prepare_arrays(
         X[:500],
         known,
         test=(X[1500:], y[1500:]) if with_test else None,

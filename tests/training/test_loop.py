@@ -10,7 +10,7 @@ from dualstudent.training.course import LossNotFinite
 from dualstudent.training.loop import train_or_resume
 from dualstudent.training.model import evaluate_run
 from dualstudent.training.training import Training
-from tests.training.small import small_recipe
+from tests.support.recipes import small_recipe
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +129,7 @@ def test_a_damaged_result_is_one_line(
         ("data.labels=5000", "but digits-8x8 train has"),
         ("batch.labeled=64", "leaves no room"),
         ("batch.size=5000", "more than the 1392 samples"),
-        ("normalisation.mean=[0.1, 0.2, 0.3]", "3 values"),
+        ("normalization.mean=[0.1, 0.2, 0.3]", "3 values"),
         ("augmentation.translate=8", "out of sight"),
         ("data.image_size=3", "at least 4 pixels"),
         ("data.split='nowhere.json'", "not a readable split manifest"),

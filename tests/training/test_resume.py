@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from dualstudent import Observer, Run, UserError, resume, train
-from dualstudent.interruption import Interrupted
+from dualstudent.signals import Interrupted
 from dualstudent.training.checkpoint import read_tensors
 from dualstudent.training.loop import train_or_resume
-from tests.training.small import small_recipe
+from tests.support.recipes import small_recipe
 
 STEPS = 58
 

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from dualstudent import Recipe, Run, UserError, load_recipe, resume, train
-from dualstudent.data.batches import Batches
-from dualstudent.data.image_files import ImageFiles
+from dualstudent.data.batching.loader import Batches
+from dualstudent.data.batching.samplers import Share
+from dualstudent.data.datasets import ImageFiles
 from dualstudent.data.prepare import prepare
-from dualstudent.data.streams import Share
 from dualstudent.recipes.reading import to_toml
 from dualstudent.training.model import evaluate_run
 from tests.conftest import Command
-from tests.data.small_imagenet import warns_of_the_count, write_imagenet
+from tests.support.imagenet import warns_of_the_count, write_imagenet
 from tests.training.test_resume import DiesAt, assert_equal_runs
 
 pytestmark = warns_of_the_count
@@ -27,8 +27,8 @@ CHANGES = (
     "data.source=imagenet",
     "data.labels=25%",
     "data.image_size=32",
-    "normalisation.mean=[0.485, 0.456, 0.406]",
-    "normalisation.std=[0.229, 0.224, 0.225]",
+    "normalization.mean=[0.485, 0.456, 0.406]",
+    "normalization.std=[0.229, 0.224, 0.225]",
     "augmentation.translate=0",
     "augmentation.noise=0",
     "augmentation.random_resized_crop=true",
@@ -59,7 +59,7 @@ def whole(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     return train(recipe(folder, workers=0), tmp_path_factory.mktemp("runs") / "whole")
 
 
-def test_a_small_network_learns_colours_from_files(whole: Run) -> None:
+def test_a_small_network_learns_colors_from_files(whole: Run) -> None:
     result = whole.read_result()
 
     assert result["steps"] == STEPS
@@ -80,7 +80,7 @@ import os, sys
 
 if __name__ == "__main__":  # the workers need nothing of this
     from dualstudent import Observer, load_recipe, train
-    from dualstudent.cli import run_for_people
+    from dualstudent.cli import run_command
 
     class Signals(Observer):
         def on_step(self, step):
@@ -88,7 +88,7 @@ if __name__ == "__main__":  # the workers need nothing of this
                 number = int(sys.argv[3])
                 os.kill(os.getpid(), number) if number == 9 else os.killpg(0, number)
 
-    run_for_people(lambda: train(load_recipe(sys.argv[1]), sys.argv[2], Signals()))
+    run_command(lambda: train(load_recipe(sys.argv[1]), sys.argv[2], Signals()))
 """
 
 
@@ -174,8 +174,8 @@ def test_processes_that_share_a_run_end_it_together(tmp_path: Path) -> None:
     shared = recipe(
         write_imagenet(tmp_path / "data"), 0, "device.processes=2", "data.broken_share=0"
     )
-    data = prepare(shared.data, shared.seed, shared.augmentation, shared.normalisation)
-    met_by_follower = Batches(data, shared.batch, shared.seed, share=Share(1, 2)).at(0).positions
+    data = prepare(shared.data, shared.seed, shared.augmentation, shared.normalization)
+    met_by_follower = Batches(data, shared.batch, shared.seed, share=Share(1, 2)).at(0).indices
     assert isinstance(data.source, ImageFiles)
     broken = data.source.path(int(met_by_follower[0]))
     broken.write_text("no image")

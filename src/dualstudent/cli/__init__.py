@@ -12,10 +12,10 @@ from dualstudent.cli.listing import methods, recipes_app
 from dualstudent.cli.looking import check
 from dualstudent.cli.researching import doctor, reproduce
 from dualstudent.cli.running import demo, evaluate, resume, train
-from dualstudent.cli.speaking import run_for_people, say
+from dualstudent.cli.speaking import run_command, say
 from dualstudent.cli.using import export, label, predict, report
 
-__all__ = ["app", "main", "run_for_people"]
+__all__ = ["app", "main", "run_command"]
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -43,7 +43,7 @@ app.add_typer(recipes_app, name="recipes")
 def main() -> None:
     """Entry point: a user's mistake is one line and exit code 2, never a traceback."""
     warnings.showwarning = lambda message, *_, **__: say("warning", "yellow", str(message))
-    run_for_people(app)
+    run_command(app)
 
 
 def _show_version(wanted: bool) -> None:

@@ -27,12 +27,12 @@ def check(
 
     Exit code 2 if training with them cannot be right; warnings leave it at 0.
     """
-    from dualstudent.data.own import list_images
-    from dualstudent.data.tables import Columns
-    from dualstudent.own_images import OwnImages, asked_for, where_images_are
+    from dualstudent.cli.own_images import OwnImages, locate_images, recipe_request
+    from dualstudent.data.images.own import list_images
+    from dualstudent.data.images.tables import Columns
 
-    asked = asked_for(
-        where_images_are(
+    asked = recipe_request(
+        locate_images(
             data,
             target_path=target,
             unlabeled=unlabeled,

@@ -24,7 +24,7 @@ def demo(
     ] = None,
 ) -> None:
     """See Dual Student learn from unlabeled digits: nothing to download, 90 seconds."""
-    from dualstudent.demo import run_demo
+    from dualstudent.cli.demonstration import run_demo
 
     run_demo(out or _free_folder(Path("runs/demo")), seeds, console)
 
@@ -52,16 +52,16 @@ def train(
 
     Or on own images: [bold]dualstudent train --data FOLDER[/bold] looks, and chooses a recipe.
     """
-    from dualstudent.own_images import OwnImages
+    from dualstudent.cli.own_images import OwnImages
+    from dualstudent.cli.progress import progress_on
     from dualstudent.report.outcome import show_outcome
     from dualstudent.runs import train as train_by
-    from dualstudent.training.progress import progress_on
     from dualstudent.training.run import Run
 
     changes, own = set_ or [], OwnImages(console, tell)
     asked, name = _asked_for(recipe, data, target, changes)
     folder = out or Path("runs") / f"{name}-{asked.seed}"
-    Run.check_is_free(folder)  # before a long look at the images
+    Run.check_free(folder)  # before a long look at the images
     chosen = own.choose(asked, changes) if recipe is None else asked
     own.get_ready(chosen.data)
     with progress_on(console) as progress:
@@ -75,7 +75,7 @@ def _asked_for(
     recipe: str | None, data: Path | None, target: Path | None, changes: list[str]
 ) -> "tuple[Recipe, str]":
     """A recipe, of which the rest is chosen if none was named; and a name for the run."""
-    from dualstudent.own_images import asked_for, recipe_on, where_images_are
+    from dualstudent.cli.own_images import locate_images, recipe_for_images, recipe_request
     from dualstudent.recipes import load_recipe
 
     if data is None:
@@ -84,17 +84,17 @@ def _asked_for(
         if recipe is None:
             raise UserError("name a recipe ('dualstudent recipes' lists them), or --data FOLDER")
         return load_recipe(recipe, changes), Path(recipe).stem
-    where = where_images_are(data, target_path=target)
+    where = locate_images(data, target_path=target)
     if recipe is None:
-        return asked_for(where, changes), data.resolve().name if data.is_dir() else data.stem
-    return recipe_on(recipe, where, changes), Path(recipe).stem
+        return recipe_request(where, changes), data.resolve().name if data.is_dir() else data.stem
+    return recipe_for_images(recipe, where, changes), Path(recipe).stem
 
 
 def resume(run: RunFolder) -> None:
     """Continue a run exactly where it stopped; of a finished one, show the result."""
+    from dualstudent.cli.progress import progress_on
     from dualstudent.report.outcome import show_outcome
     from dualstudent.runs import resume as continue_run
-    from dualstudent.training.progress import progress_on
     from dualstudent.training.run import Run
 
     if Run.open(run).result.is_file():

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from dualstudent.errors import UserError
-from dualstudent.interruption import Interrupted
 from dualstudent.report.line import print_line
+from dualstudent.signals import Interrupted
 
 if TYPE_CHECKING:
-    from dualstudent.data.check import Finding
+    from dualstudent.data.images.check import Finding
 
 console = Console()
 messages = Console(stderr=True)
 
 
-def run_for_people(command: Callable[[], object]) -> None:
+def run_command(command: Callable[[], object]) -> None:
     """Run a command; mistakes, full disks and stops are one line and an exit code."""
     try:
         command()
@@ -32,13 +32,13 @@ def run_for_people(command: Callable[[], object]) -> None:
         sys.exit(128 + stop.number)
 
 
-def say(what: str, colour: str, message: str) -> None:
-    messages.print(f"[bold {colour}]{what}:[/bold {colour}]", end=" ")
+def say(what: str, color: str, message: str) -> None:
+    messages.print(f"[bold {color}]{what}:[/bold {color}]", end=" ")
     print_line(messages, message)
 
 
 def tell(finding: "Finding") -> None:
     from dualstudent.report.data_check import finding_line
 
-    colour = "red" if finding.severity == "error" else "yellow"
-    say(finding.severity, colour, finding_line(finding))
+    color = "red" if finding.severity == "error" else "yellow"
+    say(finding.severity, color, finding_line(finding))

@@ -54,9 +54,9 @@ def predict(
     ] = False,
 ) -> None:
     """Classify images by a trained model: label, probability, and how far to trust them."""
-    from dualstudent.report.outcome import standing
-    from dualstudent.training.predicting import write_predictions
-    from dualstudent.training.progress import progress_on
+    from dualstudent.cli.progress import progress_on
+    from dualstudent.report.outcome import describe_network
+    from dualstudent.training.predictor import write_predictions
     from dualstudent.training.run import Run
 
     opened = Run.open(run)
@@ -69,8 +69,8 @@ def predict(
     skipped = f"; {len(written.unreadable)} skipped" if written.unreadable else ""
     print_line(
         console,
-        f"{written.predicted:,} predictions in {output} by {standing(opened, written.network)}; "
-        f"{written.stable:,} of them stable{skipped}",
+        f"{written.predicted:,} predictions in {output} by "
+        f"{describe_network(opened, written.network)}; {written.stable:,} of them stable{skipped}",
     )
 
 
@@ -88,8 +88,8 @@ def label(
 
     Says how far each prediction can be trusted, and which are as good as labels.
     """
+    from dualstudent.cli.progress import progress_on
     from dualstudent.labeling import write_labels
-    from dualstudent.training.progress import progress_on
     from dualstudent.training.run import Run
 
     opened = Run.open(run)
@@ -119,14 +119,14 @@ def export(
     The file is compared with PyTorch on real images, and not kept if it differs.
     """
     from dualstudent.export import export_run
-    from dualstudent.report.outcome import standing
+    from dualstudent.report.outcome import describe_network
     from dualstudent.training.run import Run
 
     opened = Run.open(run)
     made = export_run(opened, to.value, output, network)
     card = made.card
     for line in (
-        f"{made.path}: {standing(opened, card.student)}, {len(card.classes)} classes",
+        f"{made.path}: {describe_network(opened, card.student)}, {len(card.classes)} classes",
         f"give it {card.preprocessing}",
         f"checked on {made.checked} images: "
         f"at most {made.difference:.1e} from PyTorch's probabilities",

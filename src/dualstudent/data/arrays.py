@@ -12,11 +12,11 @@ from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from dualstudent.data.augment import Augmentation, Normalisation
-from dualstudent.data.decoding import UnreadableImage, pixels_of
-from dualstudent.data.features import FeaturePerturbation, FeatureSamples, Standardisation
+from dualstudent.data.features import FeaturePerturbation, FeatureSamples, Standardization
+from dualstudent.data.images.decoding import UnreadableImage, convert_image
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import ImageSamples, Samples
+from dualstudent.data.transforms.augment import Augmentation, Normalization
 from dualstudent.errors import UserError
 
 LabelsLike = ArrayLike | Sequence[object]
@@ -26,12 +26,12 @@ _IMAGES_AT_A_TIME = 4096
 _USUAL_CHANNELS = (1, 3, 4)
 
 
-def prepared_from_arrays(
+def prepare_arrays(
     X: ArrayLike | Dataset[Any],
     y: LabelsLike | None = None,
     test: tuple[ArrayLike, LabelsLike] | Dataset[Any] | None = None,
     augmentation: Augmentation | None = None,
-    normalisation: Normalisation | None = None,
+    normalization: Normalization | None = None,
     perturbation: FeaturePerturbation | None = None,
 ) -> PreparedData:
     """Arrays, or PyTorch datasets, as what :func:`dualstudent.train` can be handed.
@@ -45,11 +45,11 @@ def prepared_from_arrays(
         y: (N,), any labels; −1, None or NaN where unknown; not beside a dataset.
         test: other samples with labels that are all known; default: none.
         augmentation: what perturbs images; default: nothing.
-        normalisation: of images.
+        normalization: of images.
         perturbation: what perturbs feature vectors; default: nothing.
 
     Example:
-        >>> data = prepared_from_arrays([[0.0, 1.0], [2.0, 3.0], [4.0, 6.0]], ["no", "yes", None])
+        >>> data = prepare_arrays([[0.0, 1.0], [2.0, 3.0], [4.0, 6.0]], ["no", "yes", None])
         >>> data.classes, data.labels.tolist(), data.labeled.tolist()
         (('no', 'yes'), [0, 1, -1], [0, 1])
     """
@@ -59,15 +59,15 @@ def prepared_from_arrays(
         test = arrays_from_dataset(test)
     if y is None:
         raise UserError("y is missing: labels, with -1 where unknown")
-    classes, labels = encoded_labels(y)
-    train = samples_from_array(X, augmentation, normalisation, perturbation)
+    classes, labels = encode_labels(y)
+    train = make_samples(X, augmentation, normalization, perturbation)
     if len(train) != len(labels):
         raise UserError(f"X has {len(train)} samples but y {len(labels)} labels")
     if test is not None and not (isinstance(test, tuple | list) and len(test) == 2):
         raise UserError("test must be a pair (X, y) of samples and labels, or a dataset")
     others, their_labels = (np.asarray(X)[:0], ()) if test is None else test
-    scale = train.standardisation if isinstance(train, FeatureSamples) else None
-    tested = samples_from_array(others, augmentation, normalisation, perturbation, scale)
+    scale = train.standardization if isinstance(train, FeatureSamples) else None
+    tested = make_samples(others, augmentation, normalization, perturbation, scale)
     test_labels = _test_labels(their_labels, classes)
     if tested.shape != train.shape or len(tested) != len(test_labels):
         raise UserError(
@@ -79,7 +79,7 @@ def prepared_from_arrays(
     return PreparedData(names, train, labels, labeled, everywhere, tested, test_labels)
 
 
-def encoded_labels(y: LabelsLike) -> tuple[NDArray[Any], Tensor]:
+def encode_labels(y: LabelsLike) -> tuple[NDArray[Any], Tensor]:
     """The classes in order, and the number of each label's class.
 
     Unknown are −1, also as the string ``"-1"`` that NumPy makes of it beside strings, None, and
@@ -92,7 +92,7 @@ def encoded_labels(y: LabelsLike) -> tuple[NDArray[Any], Tensor]:
         UserError: if fewer than two classes are known.
 
     Example:
-        >>> classes, codes = encoded_labels(["dog", "cat", -1])
+        >>> classes, codes = encode_labels(["dog", "cat", -1])
         >>> classes.tolist(), codes.tolist()
         (['cat', 'dog'], [1, 0, -1])
     """
@@ -122,28 +122,28 @@ def encoded_labels(y: LabelsLike) -> tuple[NDArray[Any], Tensor]:
     return classes, encoded
 
 
-def samples_from_array(
+def make_samples(
     X: ArrayLike,
     augmentation: Augmentation | None = None,
-    normalisation: Normalisation | None = None,
+    normalization: Normalization | None = None,
     perturbation: FeaturePerturbation | None = None,
-    standardisation: Standardisation | None = None,
+    standardization: Standardization | None = None,
 ) -> Samples:
-    """Images or feature vectors, by their dimensions; see :func:`prepared_from_arrays`.
+    """Images or feature vectors, by their dimensions; see :func:`prepare_arrays`.
 
     Args:
         X: images or feature vectors.
         augmentation: what perturbs images.
-        normalisation: of images.
+        normalization: of images.
         perturbation: what perturbs feature vectors.
-        standardisation: of feature vectors; default: measured on these.
+        standardization: of feature vectors; default: measured on these.
     """
     array = np.asarray(X)
     if array.ndim == 2:
-        scale = standardisation or Standardisation.of(array)
+        scale = standardization or Standardization.of(array)
         return FeatureSamples(scale.applied(array), perturbation or FeaturePerturbation(), scale)
     return ImageSamples(
-        _pixels(array), augmentation or Augmentation(), normalisation or Normalisation()
+        _pixels(array), augmentation or Augmentation(), normalization or Normalization()
     )
 
 
@@ -151,10 +151,10 @@ def arrays_from_dataset(dataset: Dataset[Any]) -> tuple[NDArray[Any], NDArray[An
     """All (sample, label) pairs of a PyTorch dataset, each read once.
 
     Args:
-        dataset: with a length. A sample is a PIL image, which becomes grey or colour in bytes as
-            files do (:func:`dualstudent.data.decoding.decode`), an array (H, W[, channels]), a
-            tensor (H, W) or, as PyTorch lays images out, (channels, H, W); or a vector. A label
-            is anything, −1 or None where unknown.
+        dataset: with a length. A sample is a PIL image, which becomes gray or color in bytes as
+            files do (:func:`~dualstudent.data.images.decoding.decode`), an array
+            (H, W[, channels]), a tensor (H, W) or, as PyTorch lays images out, (channels, H, W);
+            or a vector. A label is anything, −1 or None where unknown.
 
     Returns:
         Images as bytes (N, H, W[, channels]) or vectors as floats (N, features); labels.
@@ -166,27 +166,27 @@ def arrays_from_dataset(dataset: Dataset[Any]) -> tuple[NDArray[Any], NDArray[An
     if length == 0:
         raise UserError("the dataset is empty")
     labels = np.empty(length, dtype=object)
-    for position in range(length):
-        sample, label = dataset[position]
+    for index in range(length):
+        sample, label = dataset[index]
         try:
             array = _array_of(sample)
         except UnreadableImage as error:
-            raise UserError(f"sample {position} of the dataset: {error.reason}") from error
-        if position == 0:
+            raise UserError(f"sample {index} of the dataset: {error.reason}") from error
+        if index == 0:
             samples = np.empty((length, *array.shape), array.dtype)
         if array.shape != samples.shape[1:]:
             raise UserError(
-                f"sample {position} of the dataset has shape {array.shape}, the first "
+                f"sample {index} of the dataset has shape {array.shape}, the first "
                 f"{samples.shape[1:]}; bring all to one size"
             )
-        samples[position] = array
-        labels[position] = label.item() if isinstance(label, Tensor | np.generic) else label
+        samples[index] = array
+        labels[index] = label.item() if isinstance(label, Tensor | np.generic) else label
     return samples, labels
 
 
 def _array_of(sample: Any) -> NDArray[Any]:
     if isinstance(sample, Image.Image):
-        pixels = pixels_of(sample)
+        pixels = convert_image(sample)
         return pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)
     if isinstance(sample, Tensor):
         sample = sample.permute(1, 2, 0) if sample.ndim == 3 else sample

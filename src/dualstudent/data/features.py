@@ -24,7 +24,7 @@ class FeaturePerturbation(Settings):
 
 
 @dataclass(frozen=True)
-class Standardisation:
+class Standardization:
     """Brings every feature to mean 0 and standard deviation 1, as measured on training data.
 
     Attributes:
@@ -36,7 +36,7 @@ class Standardisation:
     std: NDArray[np.float64]
 
     @classmethod
-    def of(cls, vectors: NDArray[Any]) -> "Standardisation":
+    def of(cls, vectors: NDArray[Any]) -> "Standardization":
         """Measured on ``vectors`` (N, features)."""
         mean = vectors.mean(axis=0, dtype=np.float64)
         std = vectors.std(axis=0, dtype=np.float64)
@@ -49,7 +49,7 @@ class Standardisation:
 
         Example:
             >>> vectors = np.array([[1.0, 7.0], [3.0, 7.0]])
-            >>> Standardisation.of(vectors).applied(vectors).tolist()
+            >>> Standardization.of(vectors).applied(vectors).tolist()
             [[-1.0, 0.0], [1.0, 0.0]]
         """
         scaled = torch.empty(vectors.shape, dtype=torch.float32)
@@ -60,16 +60,16 @@ class Standardisation:
 
 
 class FeatureSamples(Samples):
-    """Standardised vectors in memory, once.
+    """Standardized vectors in memory, once.
 
     Args:
         vectors: (N, features) float32, with mean 0 and standard deviation 1 in training.
         perturbation: what perturbs a view.
-        standardisation: that ``vectors`` went through, to be kept with what learns from them.
+        standardization: that ``vectors`` went through, to be kept with what learns from them.
 
     Example:
         >>> table = np.array([[1.0, 7.0], [3.0, 8.0]])
-        >>> scale = Standardisation.of(table)
+        >>> scale = Standardization.of(table)
         >>> samples = FeatureSamples(scale.applied(table), FeaturePerturbation(noise=0.1), scale)
         >>> clean, noisy = samples.views(torch.tensor([1]), [None, torch.Generator()])
         >>> clean.tolist(), bool((noisy == clean).any())
@@ -77,9 +77,9 @@ class FeatureSamples(Samples):
     """
 
     def __init__(
-        self, vectors: Tensor, perturbation: FeaturePerturbation, standardisation: Standardisation
+        self, vectors: Tensor, perturbation: FeaturePerturbation, standardization: Standardization
     ) -> None:
-        self.standardisation = standardisation
+        self.standardization = standardization
         self._vectors, self._perturbation = vectors, perturbation
 
     @property
@@ -93,19 +93,19 @@ class FeatureSamples(Samples):
     def __len__(self) -> int:
         return len(self._vectors)
 
-    def views(self, positions: Tensor, draws: Sequence[torch.Generator | None]) -> list[Tensor]:
-        chosen = self._vectors[positions.to(self._vectors.device, non_blocking=True)]
+    def views(self, indices: Tensor, draws: Sequence[torch.Generator | None]) -> list[Tensor]:
+        chosen = self._vectors[indices.to(self._vectors.device, non_blocking=True)]
         return [chosen if draw is None else self._perturbed(chosen, draw) for draw in draws]
 
     def identify(self, digest: Digest) -> None:
         feed(digest, self._vectors)
 
     def preprocessing(self) -> dict[str, Tensor]:
-        scale = self.standardisation
+        scale = self.standardization
         return {"mean": torch.from_numpy(scale.mean), "std": torch.from_numpy(scale.std)}
 
     def to(self, device: torch.device | str) -> Self:
-        return type(self)(self._vectors.to(device), self._perturbation, self.standardisation)
+        return type(self)(self._vectors.to(device), self._perturbation, self.standardization)
 
     def _perturbed(self, vectors: Tensor, draw: torch.Generator) -> Tensor:
         noise, dropout = self._perturbation.noise, self._perturbation.dropout

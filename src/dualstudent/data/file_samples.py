@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from dualstudent.data.augment import Augmentation, Normalisation, normalised
-from dualstudent.data.broken import BrokenSamples, Tally
-from dualstudent.data.decoding import UnreadableImage, decode
-from dualstudent.data.image_files import ImageFiles
-from dualstudent.data.photos import NUMBERS_PER_VIEW, Draw, clean_view, perturbed_view
+from dualstudent.data.batching.broken import BrokenSamples, Tally
+from dualstudent.data.datasets import ImageFiles
+from dualstudent.data.images.decoding import UnreadableImage, decode
 from dualstudent.data.samples import Digest, Samples
-from dualstudent.errors import on_one_line
+from dualstudent.data.transforms.augment import Augmentation, Normalization, normalize
+from dualstudent.data.transforms.photos import NUMBERS_PER_VIEW, Draw, clean_view, perturbed_view
+from dualstudent.errors import escape_line
 
 
 class FileSamples(Samples):
@@ -26,7 +26,7 @@ class FileSamples(Samples):
         files: where they are.
         size: of the views, pixels a side.
         augmentation: what perturbs a view.
-        normalisation: of the pixel values.
+        normalization: of the pixel values.
         workers: how many processes should read ahead.
         tally: of the photos that cannot be read.
     """
@@ -36,7 +36,7 @@ class FileSamples(Samples):
         files: ImageFiles,
         size: int,
         augmentation: Augmentation,
-        normalisation: Normalisation,
+        normalization: Normalization,
         workers: int = 0,
         tally: Tally | None = None,
     ) -> None:
@@ -44,7 +44,7 @@ class FileSamples(Samples):
             "random_resized_crop", "flip", "jitter", "rotate", where="read from files"
         )
         self._files, self._size = files, size
-        self._augmentation, self._normalisation = augmentation, normalisation
+        self._augmentation, self._normalization = augmentation, normalization
         self.workers, self.tally = workers, tally
         self.streamed = True
 
@@ -54,28 +54,26 @@ class FileSamples(Samples):
 
     @property
     def value_range(self) -> float:
-        return 1 / min(self._normalisation.std)
+        return 1 / min(self._normalization.std)
 
     def __len__(self) -> int:
         return len(self._files)
 
-    def views(self, positions: Tensor, draws: Sequence[torch.Generator | None]) -> list[Tensor]:
-        return self.finished(self.unfinished(positions, draws))
+    def views(self, indices: Tensor, draws: Sequence[torch.Generator | None]) -> list[Tensor]:
+        return self.finished(self.unfinished(indices, draws))
 
-    def unfinished(
-        self, positions: Tensor, draws: Sequence[torch.Generator | None]
-    ) -> list[Tensor]:
+    def unfinished(self, indices: Tensor, draws: Sequence[torch.Generator | None]) -> list[Tensor]:
         """(B, channels, size, size) uint8 each: a quarter of the bytes to bring to the device."""
-        numbers = [_uniform(len(positions), draw) for draw in draws]
-        shape = (len(draws), len(positions), self._size, self._size, self._files.channels)
+        numbers = [_uniform(len(indices), draw) for draw in draws]
+        shape = (len(draws), len(indices), self._size, self._size, self._files.channels)
         pixels = np.empty(shape, np.uint8)
         broken: dict[int, str] = {}
         with warnings.catch_warnings(action="ignore"):  # about metadata that nobody looks at
-            for row, position in enumerate(positions.tolist()):
+            for row, index in enumerate(indices.tolist()):
                 try:
-                    photo = self._photo(position)
+                    photo = self._photo(index)
                 except UnreadableImage as error:
-                    broken[row] = on_one_line(error)
+                    broken[row] = escape_line(error)
                     continue
                 for view, table in zip(pixels, numbers, strict=True):
                     view[row] = np.asarray(self._view(photo, None if table is None else table[row]))
@@ -84,10 +82,10 @@ class FileSamples(Samples):
         return [torch.from_numpy(view).permute(0, 3, 1, 2) for view in pixels]
 
     def finished(self, unfinished: list[Tensor]) -> list[Tensor]:
-        return [normalised(pixels, self._normalisation) for pixels in unfinished]
+        return [normalize(pixels, self._normalization) for pixels in unfinished]
 
-    def pictures(self, positions: Tensor) -> Tensor | None:
-        (clean,) = self.unfinished(positions, [None])
+    def pictures(self, indices: Tensor) -> Tensor | None:
+        (clean,) = self.unfinished(indices, [None])
         return clean
 
     def identify(self, digest: Digest) -> None:
@@ -96,8 +94,8 @@ class FileSamples(Samples):
     def to(self, device: torch.device | str) -> Self:
         return self  # files stay where they are; their views are brought to the device
 
-    def _photo(self, position: int) -> Image.Image:
-        pixels = decode(self._files.path(position), channels=3)
+    def _photo(self, index: int) -> Image.Image:
+        pixels = decode(self._files.path(index), channels=3)
         return Image.fromarray(np.ascontiguousarray(pixels.transpose(1, 2, 0)))
 
     def _view(self, photo: Image.Image, numbers: NDArray[np.float64] | None) -> Image.Image:

@@ -9,24 +9,22 @@ import torch
 from pydantic import Field, field_validator, model_validator
 from torch import Tensor
 
-from dualstudent.cores import usable_cores
-from dualstudent.data.augment import Augmentation, Normalisation
-from dualstudent.data.broken import Tally
-from dualstudent.data.cache import decode_once
-from dualstudent.data.catalogue import DataSetName, load
-from dualstudent.data.dataset import DataSet
-from dualstudent.data.decoding import Channels
+from dualstudent.data.batching.broken import Tally
+from dualstudent.data.datasets import DataSet, ImageFiles, Images
 from dualstudent.data.file_samples import FileSamples
-from dualstudent.data.files import data_folder
-from dualstudent.data.image_files import ImageFiles
-from dualstudent.data.images import Images
-from dualstudent.data.listing import Listing, Part
-from dualstudent.data.own import list_images, prepared_from_files
+from dualstudent.data.images.cache import decode_images
+from dualstudent.data.images.decoding import Channels
+from dualstudent.data.images.listing import Listing, Part
+from dualstudent.data.images.own import list_images, prepare_files
+from dualstudent.data.images.tables import Columns
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import ImageSamples, Samples
+from dualstudent.data.sources.catalog import DataSetName, load
+from dualstudent.data.sources.files import data_folder
 from dualstudent.data.splits import choose_images, choose_labeled, read_manifest, share_of
-from dualstudent.data.tables import Columns
+from dualstudent.data.transforms.augment import Augmentation, Normalization
 from dualstudent.errors import UserError
+from dualstudent.parallel import count_cores
 from dualstudent.settings import Settings
 
 OWN_IMAGE_SIZE = 32  # pixels a side of own images, if nobody says
@@ -90,7 +88,7 @@ class DataSettings(Settings):
     path_column: str | None = Field(None, description="column of paths, if path is a table")
     label_column: str | None = Field(None, description="column of labels, blank where unknown")
     part_column: str | None = Field(None, description="column that says train or test")
-    channels: Channels = Field(3, description="of own images: 3 for colour, 1 for grey")
+    channels: Channels = Field(3, description="of own images: 3 for color, 1 for gray")
     validation: float = Field(
         0.0,
         ge=0,
@@ -165,7 +163,7 @@ def prepare(
     settings: DataSettings,
     seed: int,
     augmentation: Augmentation | None = None,
-    normalisation: Normalisation | None = None,
+    normalization: Normalization | None = None,
 ) -> PreparedData:
     """Load what ``settings`` name and hide the labels that the run must not see.
 
@@ -173,19 +171,19 @@ def prepare(
         settings: which data, how many labels.
         seed: decides which samples have a label.
         augmentation: what perturbs a view; default: nothing.
-        normalisation: of the pixel values.
+        normalization: of the pixel values.
     """
-    augmentation, normalisation = augmentation or Augmentation(), normalisation or Normalisation()
+    augmentation, normalization = augmentation or Augmentation(), normalization or Normalization()
     if settings.path is not None:
         size = settings.image_size or OWN_IMAGE_SIZE
-        images = decode_once(settings.listing(), size, settings.channels)
-        return prepared_from_files(images, settings.validation, seed, augmentation, normalisation)
+        images = decode_images(settings.listing(), size, settings.channels)
+        return prepare_files(images, settings.validation, seed, augmentation, normalization)
     if settings.source is None:
         raise UserError(
             "the recipe names no data.source: its data are handed over from Python, as the "
             "argument data of train, resume or load_trained"
         )
-    return _prepared_from_published(settings, settings.source, seed, augmentation, normalisation)
+    return _prepared_from_published(settings, settings.source, seed, augmentation, normalization)
 
 
 def _prepared_from_published(
@@ -193,7 +191,7 @@ def _prepared_from_published(
     name: DataSetName,
     seed: int,
     augmentation: Augmentation,
-    normalisation: Normalisation,
+    normalization: Normalization,
 ) -> PreparedData:
     if {name, settings.target} in ({name}, *_SHARE_IMAGES):
         raise UserError(
@@ -209,13 +207,13 @@ def _prepared_from_published(
         _check_same_task(source, target)
     test = _loaded(settings, settings.target or name, "test")
     parts = [source] if target is None else [source, target]
-    labeled = _labeled_positions(settings, source, seed)
+    labeled = _labeled_indices(settings, source, seed)
     labels = torch.full((sum(map(len, parts)),), -1)
     labels[labeled] = source.labels[labeled]
     made = _Maker(
         settings.image_size or source.image_size,
         augmentation,
-        normalisation,
+        normalization,
         settings.workers,
         Tally(settings.broken_share),
     )
@@ -224,7 +222,7 @@ def _prepared_from_published(
         made.samples(parts),
         labels,
         labeled,
-        _unlabeled_positions(labels, labeled, None if target is None else len(source)),
+        _unlabeled_indices(labels, labeled, None if target is None else len(source)),
         made.samples([test]),
         test.labels,
         source,
@@ -237,7 +235,7 @@ class _Maker:
 
     size: int
     augmentation: Augmentation
-    normalisation: Normalisation
+    normalization: Normalization
     workers: int | None
     tally: Tally
 
@@ -251,16 +249,16 @@ class _Maker:
                 f"data.workers = {self.workers}: {parts[0].name} is in memory and needs none; "
                 "leave it out"
             )
-        pixels = [part.resized(self.size).pixels for part in images]
+        pixels = [part.resize(self.size).pixels for part in images]
         together = pixels[0] if len(pixels) == 1 else torch.cat(pixels)
-        return ImageSamples(together, self.augmentation, self.normalisation)
+        return ImageSamples(together, self.augmentation, self.normalization)
 
     def _streamed(self, parts: Sequence[Images | ImageFiles]) -> Samples:
         (files,) = parts  # another data set has other classes, so nothing adapts to it
         assert isinstance(files, ImageFiles)
-        workers = usable_cores() if self.workers is None else self.workers
+        workers = count_cores() if self.workers is None else self.workers
         return FileSamples(
-            files, self.size, self.augmentation, self.normalisation, workers, self.tally
+            files, self.size, self.augmentation, self.normalization, workers, self.tally
         )
 
 
@@ -269,7 +267,7 @@ def _loaded(settings: DataSettings, name: DataSetName, part: Part) -> Images | I
     return images if settings.classes is None else images.of_classes(settings.classes)
 
 
-def _labeled_positions(settings: DataSettings, source: DataSet, seed: int) -> Tensor:
+def _labeled_indices(settings: DataSettings, source: DataSet, seed: int) -> Tensor:
     if settings.split is None:
         if settings.labels == "all":
             return torch.arange(len(source))
@@ -286,8 +284,8 @@ def _labeled_positions(settings: DataSettings, source: DataSet, seed: int) -> Te
     return labeled
 
 
-def _unlabeled_positions(labels: Tensor, labeled: Tensor, target: int | None) -> Tensor:
-    """All of the target, which begins at position ``target``; without one, what has no label.
+def _unlabeled_indices(labels: Tensor, labeled: Tensor, target: int | None) -> Tensor:
+    """All of the target, which begins at index ``target``; without one, what has no label.
 
     If everything has a label, everything also teaches as if it had none.
     """

@@ -7,8 +7,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from dualstudent.data.broken import Tally
-from dualstudent.data.dataset import DataSet
+from dualstudent.data.batching.broken import Tally
+from dualstudent.data.datasets import DataSet
 from dualstudent.data.samples import Samples, feed
 
 
@@ -21,8 +21,8 @@ class PreparedData:
         train: N samples, those of the source and, after them, those of the target. What is
             neither labeled nor unlabeled takes no part.
         labels: (N,) int64, −1 wherever the run was given no label.
-        labeled: positions of the samples with a label.
-        unlabeled: positions of the samples on which students teach each other.
+        labeled: indices of the samples with a label.
+        unlabeled: indices of the samples on which students teach each other.
         test: what the run is evaluated on, which may be a validation part; may be empty.
         test_labels: int64, all known.
         source: the data set that the labels come from, its samples the first of ``train``; None

@@ -1,4 +1,4 @@
-"""Samples by position, as networks see them: clean, or perturbed views."""
+"""Samples by index, as networks see them: clean, or perturbed views."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -7,8 +7,8 @@ from typing import Protocol, Self
 import torch
 from torch import Tensor
 
-from dualstudent.data.augment import Augmentation, Normalisation, normalised, perturbed
-from dualstudent.data.broken import Tally
+from dualstudent.data.batching.broken import Tally
+from dualstudent.data.transforms.augment import Augmentation, Normalization, normalize, perturb
 from dualstudent.errors import UserError
 
 _SHARE_OF_DEVICE = 1 / 4  # of its free memory, for samples; networks and views need the rest
@@ -21,7 +21,7 @@ class Digest(Protocol):
 
 
 class Samples(ABC):
-    """A set of samples that hands out floats for the positions asked for, and for no others.
+    """A set of samples that hands out floats for the indices asked for, and for no others.
 
     Attributes:
         streamed: whether samples are read when they are asked for; then views are made on the
@@ -48,11 +48,11 @@ class Samples(ABC):
     def __len__(self) -> int: ...
 
     @abstractmethod
-    def views(self, positions: Tensor, draws: Sequence[torch.Generator | None]) -> list[Tensor]:
-        """One tensor of the samples at ``positions`` per entry of ``draws``.
+    def views(self, indices: Tensor, draws: Sequence[torch.Generator | None]) -> list[Tensor]:
+        """One tensor of the samples at ``indices`` per entry of ``draws``.
 
         Args:
-            positions: (B,) int64, best on the CPU, from which they are brought to the samples.
+            indices: (B,) int64, best on the CPU, from which they are brought to the samples.
             draws: a generator decides all that perturbs its view; None asks for the clean samples.
 
         Returns:
@@ -62,17 +62,15 @@ class Samples(ABC):
             BrokenSamples: names all that cannot be read.
         """
 
-    def unfinished(
-        self, positions: Tensor, draws: Sequence[torch.Generator | None]
-    ) -> list[Tensor]:
+    def unfinished(self, indices: Tensor, draws: Sequence[torch.Generator | None]) -> list[Tensor]:
         """Like :meth:`views`, in the form that travels best between processes and devices."""
-        return self.views(positions, draws)
+        return self.views(indices, draws)
 
     def finished(self, unfinished: list[Tensor]) -> list[Tensor]:
         """What :meth:`views` would have given, from unfinished views on any device."""
         return unfinished
 
-    def pictures(self, positions: Tensor) -> Tensor | None:
+    def pictures(self, indices: Tensor) -> Tensor | None:
         """(B, channels, H, W) uint8: clean samples to look at; None if they are no images."""
         return None
 
@@ -99,12 +97,12 @@ class ImageSamples(Samples):
     Args:
         pixels: (N, channels, H, W) uint8.
         augmentation: what perturbs a view.
-        normalisation: of the pixel values.
+        normalization: of the pixel values.
         device: where views are made; default: where the pixels are.
 
     Example:
         >>> black = torch.zeros(5, 1, 2, 2, dtype=torch.uint8)
-        >>> samples = ImageSamples(black, Augmentation(noise=0.1), Normalisation())
+        >>> samples = ImageSamples(black, Augmentation(noise=0.1), Normalization())
         >>> clean, noisy = samples.views(torch.tensor([3]), [None, torch.Generator()])
         >>> clean.unique().item(), noisy.unique().numel()
         (-1.0, 4)
@@ -114,13 +112,13 @@ class ImageSamples(Samples):
         self,
         pixels: Tensor,
         augmentation: Augmentation,
-        normalisation: Normalisation,
+        normalization: Normalization,
         device: torch.device | None = None,
     ) -> None:
         augmentation.check_only("translate", "flip", "noise", where="in memory")
-        _check_fit(pixels, augmentation, normalisation)
+        _check_fit(pixels, augmentation, normalization)
         self.pixels, self._device = pixels, device or pixels.device
-        self._augmentation, self._normalisation = augmentation, normalisation
+        self._augmentation, self._normalization = augmentation, normalization
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -128,23 +126,23 @@ class ImageSamples(Samples):
 
     @property
     def value_range(self) -> float:
-        return 1 / min(self._normalisation.std)
+        return 1 / min(self._normalization.std)
 
     def __len__(self) -> int:
         return len(self.pixels)
 
-    def views(self, positions: Tensor, draws: Sequence[torch.Generator | None]) -> list[Tensor]:
-        chosen = self.pixels[positions.to(self.pixels.device, non_blocking=True)]
+    def views(self, indices: Tensor, draws: Sequence[torch.Generator | None]) -> list[Tensor]:
+        chosen = self.pixels[indices.to(self.pixels.device, non_blocking=True)]
         chosen = chosen.to(self._device, non_blocking=True)
         return [
-            normalised(chosen, self._normalisation)
+            normalize(chosen, self._normalization)
             if draw is None
-            else perturbed(chosen, self._augmentation, self._normalisation, draw)
+            else perturb(chosen, self._augmentation, self._normalization, draw)
             for draw in draws
         ]
 
-    def pictures(self, positions: Tensor) -> Tensor | None:
-        return self.pixels[positions.to(self.pixels.device)].cpu()
+    def pictures(self, indices: Tensor) -> Tensor | None:
+        return self.pixels[indices.to(self.pixels.device)].cpu()
 
     def identify(self, digest: Digest) -> None:
         feed(digest, self.pixels)
@@ -154,7 +152,7 @@ class ImageSamples(Samples):
         free = free_memory(device)
         fits = free is None or self.pixels.nbytes <= free * _SHARE_OF_DEVICE
         pixels = self.pixels.to(device) if fits else self.pixels
-        return type(self)(pixels, self._augmentation, self._normalisation, device)
+        return type(self)(pixels, self._augmentation, self._normalization, device)
 
 
 def free_memory(device: torch.device) -> int | None:
@@ -162,13 +160,13 @@ def free_memory(device: torch.device) -> int | None:
     return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else None
 
 
-def _check_fit(pixels: Tensor, augmentation: Augmentation, normalisation: Normalisation) -> None:
+def _check_fit(pixels: Tensor, augmentation: Augmentation, normalization: Normalization) -> None:
     channels, image_size = pixels.shape[1], min(pixels.shape[2:])
     for key in ("mean", "std"):
-        values = getattr(normalisation, key)
+        values = getattr(normalization, key)
         if len(values) not in (1, channels):
             raise UserError(
-                f"normalisation.{key} has {len(values)} values, the images have {channels} "
+                f"normalization.{key} has {len(values)} values, the images have {channels} "
                 "channel(s)"
             )
     if augmentation.translate >= image_size:

@@ -10,9 +10,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from dualstudent.data.dataset import DataSet
+from dualstudent.data.datasets import DataSet
 from dualstudent.errors import UserError
-from dualstudent.randomness import generator_for
+from dualstudent.generators import make_generator
 
 
 def choose_labeled(data: DataSet, labels: int | str, seed: int) -> Tensor:
@@ -38,7 +38,7 @@ def choose_images(data: DataSet, count: int, seed: int) -> Tensor:
     return _balanced(data, count, seed, "images")
 
 
-def held_out(data: DataSet, share: float, seed: int, distinct: Tensor) -> Tensor:
+def choose_held_out(data: DataSet, share: float, seed: int, distinct: Tensor) -> Tensor:
     """Positions of a share of each class, to validate on, sorted; every class keeps a sample.
 
     Args:
@@ -51,13 +51,13 @@ def held_out(data: DataSet, share: float, seed: int, distinct: Tensor) -> Tensor
     for everyone in _members(data, seed, "validation"):
         members = everyone[distinct[everyone]]
         chosen.append(members[: share_of_class(len(members), share)])
-    positions = torch.cat(chosen).sort().values
-    if len(positions) == 0:
+    indices = torch.cat(chosen).sort().values
+    if len(indices) == 0:
         raise UserError(
             f"data.validation = {share} of the {len(data)} labels of {data.name} is not one label; "
             "use a larger share, or 0"
         )
-    return positions
+    return indices
 
 
 def share_of_class(count: int, share: float) -> int:
@@ -71,8 +71,8 @@ def share_of_class(count: int, share: float) -> int:
 
 
 def _members(data: DataSet, seed: int, what: str) -> tuple[Tensor, ...]:
-    """The positions of each class, shuffled."""
-    shuffled = torch.randperm(len(data), generator=generator_for(seed, what))
+    """The indices of each class, shuffled."""
+    shuffled = torch.randperm(len(data), generator=make_generator(seed, what))
     by_class = shuffled[data.labels[shuffled].argsort(stable=True)]
     sizes = data.labels.bincount(minlength=len(data.classes)).tolist()
     return torch.split(by_class, sizes)
@@ -143,7 +143,7 @@ def write_manifest(path: Path, data: DataSet, labeled: Tensor, seed: int) -> Non
 
 
 def read_manifest(path: Path, data: DataSet) -> Tensor:
-    """The labeled positions of a manifest, refused if it belongs to other data."""
+    """The labeled indices of a manifest, refused if it belongs to other data."""
     manifest = _parsed(path)
     if manifest["sha256"] != data.fingerprint():
         raise UserError(
@@ -154,11 +154,11 @@ def read_manifest(path: Path, data: DataSet) -> Tensor:
     if (
         not isinstance(labeled, list)
         or not labeled
-        or not all(type(position) is int and position in allowed for position in labeled)
+        or not all(type(index) is int and index in allowed for index in labeled)
         or len(set(labeled)) < len(labeled)
     ):
         raise UserError(
-            f"{path}: 'labeled' must be a list of different positions below {len(data):,}"
+            f"{path}: 'labeled' must be a list of different indices below {len(data):,}"
         )
     return torch.tensor(labeled)
 

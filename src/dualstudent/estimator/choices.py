@@ -9,13 +9,13 @@ import numpy as np
 from dualstudent.data.prepared import PreparedData
 from dualstudent.errors import UserError
 from dualstudent.methods import METHODS
-from dualstudent.recipes.reading import validated
+from dualstudent.recipes.reading import validate
 from dualstudent.recipes.schema import Recipe
 
 _RAMPUP = 0.1  # share of the epochs until students fully listen to each other
 
 
-def chosen_recipe(parameters: Mapping[str, Any], data: PreparedData, seed: int) -> Recipe:
+def build_recipe(parameters: Mapping[str, Any], data: PreparedData, seed: int) -> Recipe:
     """The recipe of an estimator for its data.
 
     Args:
@@ -38,7 +38,7 @@ def chosen_recipe(parameters: Mapping[str, Any], data: PreparedData, seed: int) 
         "schedule": {"epochs": given["epochs"], "rampup_epochs": _RAMPUP * given["epochs"]},
         "device": {"accelerator": given["device"]},
     }
-    return validated(table, "of DualStudentClassifier")
+    return validate(table, "of DualStudentClassifier")
 
 
 def _network(name: str, settings: dict[str, Any] | None, shape: tuple[int, ...]) -> dict[str, Any]:

@@ -18,20 +18,20 @@ from torch.utils.data import Dataset
 from dualstudent.data.arrays import (
     LabelsLike,
     arrays_from_dataset,
-    encoded_labels,
+    encode_labels,
     is_unknown,
-    prepared_from_arrays,
-    samples_from_array,
+    make_samples,
+    prepare_arrays,
 )
-from dualstudent.data.augment import Augmentation
-from dualstudent.data.features import FeaturePerturbation, Standardisation
+from dualstudent.data.features import FeaturePerturbation, Standardization
 from dualstudent.data.samples import Samples
+from dualstudent.data.transforms.augment import Augmentation
 from dualstudent.errors import UserError
-from dualstudent.estimator.choices import chosen_recipe
+from dualstudent.estimator.choices import build_recipe
 from dualstudent.networks.build import AnyNetworkSettings, build_network
 from dualstudent.stability import is_stable
-from dualstudent.training.answers import probabilities
 from dualstudent.training.course import Course
+from dualstudent.training.inference import probabilities
 from dualstudent.training.training import Training
 
 _LINES_OF_PROGRESS = 10
@@ -47,7 +47,7 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     Args:
         method: how to learn; any name that ``dualstudent methods`` lists.
         network: what learns; ``"auto"`` takes ``"mlp"`` for feature vectors, ``"digits-cnn"`` for
-            grey or small images and ``"cnn13"`` for others.
+            gray or small images and ``"cnn13"`` for others.
         epochs: passes over all samples.
         batch_size: samples a step; less if there are not so many.
         labeled_batch: how many of them have a label.
@@ -141,11 +141,11 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         samples = validate_data(self, X, allow_nd=True)
         y = column_or_1d(y, warn=True)
         check_consistent_length(samples, y)
-        self.classes_, codes = encoded_labels(y)
-        data = prepared_from_arrays(samples, codes, **self._views(of_images=samples.ndim > 2))
+        self.classes_, codes = encode_labels(y)
+        data = prepare_arrays(samples, codes, **self._views(of_images=samples.ndim > 2))
         seed = int(check_random_state(self.random_state).randint(2**31))
         with torch.random.fork_rng():
-            training = Training(chosen_recipe(self.get_params(deep=False), data, seed), data)
+            training = Training(build_recipe(self.get_params(deep=False), data, seed), data)
             self.history_ = self._trained(training)
         self.n_iter_ = len(self.history_)
         self._keep(training)
@@ -265,8 +265,8 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         if isinstance(X, Dataset):
             X, _ = arrays_from_dataset(X)
         array = validate_data(self, X, reset=False, allow_nd=True)
-        scale = Standardisation(**self._preprocessing) if self._preprocessing else None
-        samples = samples_from_array(array, standardisation=scale)
+        scale = Standardization(**self._preprocessing) if self._preprocessing else None
+        samples = make_samples(array, standardization=scale)
         if samples.shape != self._sample_shape:
             raise UserError(
                 f"X has samples of shape {samples.shape}, DualStudentClassifier was fitted with "

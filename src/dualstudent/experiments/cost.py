@@ -11,10 +11,10 @@ import torch
 from torch.optim import SGD
 
 from dualstudent.batch import Batch
-from dualstudent.data.augment import Augmentation
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import ImageSamples
 from dualstudent.data.splits import share_of
+from dualstudent.data.transforms.augment import Augmentation
 from dualstudent.grid import runs_at_a_time
 from dualstudent.methods import Method
 from dualstudent.recipes.schema import Recipe
@@ -98,13 +98,13 @@ class Stopwatch:
             threads = torch.get_num_threads()
             torch.set_num_threads(1)
             try:
-                self._paces[key] = measured_pace(recipe)
+                self._paces[key] = measure_pace(recipe)
             finally:
                 torch.set_num_threads(threads)
         return self._paces[key]
 
 
-def measured_pace(recipe: Recipe) -> Pace:
+def measure_pace(recipe: Recipe) -> Pace:
     """Take steps on random images, in ever larger batches until one takes long enough."""
     method, optimizers = _built(recipe)
     size = 2
@@ -141,11 +141,11 @@ def _built(recipe: Recipe) -> tuple[Method, list[SGD]]:
 def _stand_in(recipe: Recipe) -> PreparedData:
     """Data of the right shape and number of classes, of which a batch is all there is."""
     black = torch.zeros(recipe.batch.size, *_shape(recipe), dtype=torch.uint8)
-    images = ImageSamples(black, Augmentation(), recipe.normalisation)
-    positions = torch.arange(len(images))
+    images = ImageSamples(black, Augmentation(), recipe.normalization)
+    indices = torch.arange(len(images))
     classes = tuple(map(str, range(_classes(recipe))))
     unknown = torch.full((len(images),), -1)
-    return PreparedData(classes, images, unknown, positions, positions, images, unknown)
+    return PreparedData(classes, images, unknown, indices, indices, images, unknown)
 
 
 def _random_batch(recipe: Recipe, size: int) -> Batch:
@@ -154,10 +154,10 @@ def _random_batch(recipe: Recipe, size: int) -> Batch:
         torch.randn(size, *_shape(recipe), device=device).to(memory_format=torch.channels_last)
         for _ in range(2)
     ]
-    positions = torch.arange(size, device=device)
-    known = positions >= size - max(1, size * recipe.batch.labeled // recipe.batch.size)
-    labels = torch.where(known, positions % _classes(recipe), -1)
-    return Batch(views[0], views[1], labels, ~known, positions)
+    indices = torch.arange(size, device=device)
+    known = indices >= size - max(1, size * recipe.batch.labeled // recipe.batch.size)
+    labels = torch.where(known, indices % _classes(recipe), -1)
+    return Batch(views[0], views[1], labels, ~known, indices)
 
 
 def _step(method: Method, optimizers: list[SGD], batch: Batch) -> None:

@@ -7,14 +7,14 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
+from dualstudent.cli.progress import progress_on
 from dualstudent.errors import UserError
 from dualstudent.experiments.cost import Stopwatch, steps_of, wall_clock
 from dualstudent.experiments.plan import plan
 from dualstudent.experiments.reading import experiment_names, load_experiment
 from dualstudent.experiments.schema import BudgetName
 from dualstudent.recipes.schema import Recipe
-from dualstudent.report.tables import roughly
-from dualstudent.training.progress import progress_on
+from dualstudent.report.tables import format_estimate
 
 _NUMBERS = ("runs", "steps", "about")
 
@@ -70,4 +70,4 @@ def list_experiments(
 def _numbers(runs: Mapping[str, Recipe], stopwatch: Stopwatch) -> list[str]:
     seconds = wall_clock(runs.values(), stopwatch)
     steps = sum(map(steps_of, runs.values()))
-    return [str(len(runs)), f"{steps:,}", roughly(seconds)]
+    return [str(len(runs)), f"{steps:,}", format_estimate(seconds)]

@@ -36,7 +36,7 @@ def order_of_rows(plan: Plan, runs: FinishedRuns) -> list[str]:
     if not sentences:
         return []
     meaning = (
-        "A > B: A is better than B, its neighbour, by more than the standard deviation of their "
+        "A > B: A is better than B, its neighbor, by more than the standard deviation of their "
         f"difference over the {plan.seeds} seeds, taken seed by seed; A ≈ B: by less, a tie."
     )
     return [*sentences, meaning]

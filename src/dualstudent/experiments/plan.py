@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from dualstudent.errors import UserError
 from dualstudent.experiments.panels import TWO_CLASSES, misfit
 from dualstudent.experiments.schema import BudgetName, Cell, Experiment, Table
-from dualstudent.recipes.reading import changed, merged, recipe_table, validated
+from dualstudent.recipes.reading import apply_changes, merge, recipe_table, validate
 from dualstudent.recipes.schema import Recipe
 
 _SAID_OTHERWISE = {
@@ -19,6 +19,9 @@ _SAID_OTHERWISE = {
     # It would be part of what defines a run, and finished ones would be run again.
     "data.folder": "name the data folder by the environment variable DUALSTUDENT_DATA",
 }
+
+# Keys that were renamed: a digest has their first names, so that runs made before are found.
+_NAMES_IN_DIGESTS = {"normalization": "normalisation"}
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ class Plan:
         """The experiment's; another one if runs are changed, whose table is another table."""
         if not self.changes:
             return self.experiment.name
-        return f"{self.experiment.name}-{_digest(changed({}, self.changes))}"
+        return f"{self.experiment.name}-{_digest(apply_changes({}, self.changes))}"
 
     @property
     def differences(self) -> list[str]:
@@ -111,7 +114,7 @@ def run_name(recipe: Recipe) -> str:
     Experiments that need the same run find it under the same name. Settings at their default
     do not take part, so that a setting that is new keeps the names of runs made before.
     """
-    stated = _stated(recipe)
+    stated = {_NAMES_IN_DIGESTS.get(key, key): value for key, value in _stated(recipe).items()}
     del stated["seed"]
     data = recipe.data
     where = "-".join(data.domains)
@@ -170,7 +173,7 @@ def _recipe(
     experiment: Experiment, budget: BudgetName, cell: Cell, changes: Sequence[str] = ()
 ) -> Recipe:
     where = f"of {experiment.name}, {cell}"
-    recipe = validated(changed(_table(experiment, budget, cell), changes), where)
+    recipe = validate(apply_changes(_table(experiment, budget, cell), changes), where)
     if experiment.figure == "coupling":  # what a run has not kept cannot be drawn after it
         fault = misfit(experiment.row(cell.row).panel, recipe)
         if fault:
@@ -188,7 +191,7 @@ def _table(experiment: Experiment, budget: BudgetName, cell: Cell) -> Table:
         layers += [cpu.settings, cpu.rows[cell.row]]
     table = recipe_table(base)
     for layer in layers:
-        table = merged(table, layer)
+        table = merge(table, layer)
     return table | {"description": f"{experiment.name}: {cell}"}
 
 

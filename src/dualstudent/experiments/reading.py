@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from dualstudent.errors import UserError
 from dualstudent.experiments.schema import Experiment
-from dualstudent.mistakes import explained
+from dualstudent.settings import explain
 
 _OF_RECIPES = ("extends", "data", "method", "network", "schedule")
 
@@ -41,7 +41,7 @@ def load_experiment(name_or_path: str | Path) -> Experiment:
     try:
         return Experiment.model_validate(table)
     except ValidationError as error:
-        problems = explained(error, Experiment, table)
+        problems = explain(error, Experiment, table)
         raise UserError(f"experiment {name_or_path}: {problems}") from error
 
 

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dualstudent.cli.progress import progress_on
 from dualstudent.data.prepare import prepare
 from dualstudent.errors import UserError, refuse
 from dualstudent.experiments.figures import draw_figures
@@ -19,12 +20,11 @@ from dualstudent.experiments.reading import load_experiment
 from dualstudent.experiments.schema import BudgetName
 from dualstudent.experiments.table import ComparisonTable, comparison_table, write_csv
 from dualstudent.grid import run_grid
-from dualstudent.interruption import Interrupted
 from dualstudent.recipes.schema import Recipe
 from dualstudent.report.line import print_line
 from dualstudent.report.style import save_picture
-from dualstudent.report.tables import counted
-from dualstudent.training.progress import progress_on
+from dualstudent.report.tables import format_count
+from dualstudent.signals import Interrupted
 from dualstudent.training.run import Run
 
 
@@ -83,7 +83,7 @@ def reproduce(request: Request, console: Console) -> Path:
     wanted = planned.runs()
     runs_folder = request.folder / "runs"
     check_data(wanted, runs_folder)
-    how_many = counted(len(wanted), "run")
+    how_many = format_count(len(wanted), "run")
     print_line(console, f"{experiment.place}: {experiment.title}")
     print_line(console, f"{how_many} in {runs_folder}")
     for difference in planned.differences:

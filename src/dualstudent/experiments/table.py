@@ -9,7 +9,7 @@ from dualstudent.experiments.measures import MEASURES, chosen_on_test, headline,
 from dualstudent.experiments.order import order_of_rows
 from dualstudent.experiments.plan import Plan
 from dualstudent.experiments.schema import BudgetName, Cell
-from dualstudent.report.tables import counted, duration
+from dualstudent.report.tables import format_count, format_duration
 from dualstudent.training.run import Run
 
 _NOT_RUN = "not run"
@@ -97,8 +97,8 @@ def _notes(plan: Plan, runs: FinishedRuns, command: str) -> list[str]:
         *plan.differences,
         "* best epoch and network by test error, as the paper's authors reported; not honest, "
         "for comparison only.",
-        f"{counted(len(results), 'run')}, {duration(seconds)} in all, one after the other; "
-        f"{', '.join(versions) or 'no run yet'}.",
+        f"{format_count(len(results), 'run')}, {format_duration(seconds)} in all, one after the "
+        f"other; {', '.join(versions) or 'no run yet'}.",
         f"Written by `{command}` from all runs that were finished by then.",
     ]
     if any(row.paper and any("†" in value for value in row.paper) for row in experiment.rows):

@@ -3,7 +3,7 @@
 import json
 from typing import Literal
 
-from dualstudent.data.augment import Normalisation
+from dualstudent.data.transforms.augment import Normalization
 from dualstudent.networks.build import AnyNetworkSettings
 from dualstudent.settings import Settings
 
@@ -14,14 +14,14 @@ class ModelCard(Settings):
     Attributes:
         format: of this card.
         classes: their names, in the order of the probabilities.
-        channels: of the images, 1 for grey and 3 for red, green and blue.
+        channels: of the images, 1 for gray and 3 for red, green and blue.
         image_size: pixels a side.
         preprocessing: what the caller still has to do, in words.
         student: the name that the network has in its run.
         test_error: of this network after the last epoch, in percent; None without a test.
         validation_error: the same on a validation part, where there was no test.
-        network: its architecture, without weight normalisation, which is folded in.
-        normalisation: of the pixel values; the model does it.
+        network: its architecture, without weight normalization, which is folded in.
+        normalization: of the pixel values; the model does it.
         recipe: of the run, as TOML, without the places of files.
         trained_with: versions of what trained it.
         exported_with: versions of what wrote the file.
@@ -36,7 +36,7 @@ class ModelCard(Settings):
     test_error: float | None
     validation_error: float | None = None
     network: AnyNetworkSettings
-    normalisation: Normalisation
+    normalization: Normalization
     recipe: str
     trained_with: dict[str, str]
     exported_with: dict[str, str]
@@ -52,9 +52,9 @@ class ModelCard(Settings):
 
 def preprocessing_in_words(channels: int, image_size: int) -> str:
     """What has to happen to an image before the model sees it."""
-    colours = {1: "grey", 3: "red, green, blue"}.get(channels, f"{channels} channels")
+    colors = {1: "gray", 3: "red, green, blue"}.get(channels, f"{channels} channels")
     return (
-        f"uint8 pixels (N, {channels}, {image_size}, {image_size}), {colours}, 0 the darkest and "
+        f"uint8 pixels (N, {channels}, {image_size}, {image_size}), {colors}, 0 the darkest and "
         f"255 the brightest; of an image of another size the square in the middle, resized to "
-        f"{image_size} × {image_size} by cubic interpolation; not normalised, the model does that"
+        f"{image_size} × {image_size} by cubic interpolation; not normalized, the model does that"
     )

@@ -6,17 +6,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from dualstudent.data.augment import factor_and_offset
+from dualstudent.data.transforms.augment import factor_and_offset
 from dualstudent.export.card import ModelCard
 from dualstudent.networks.build import build_network
 from dualstudent.networks.network import Network, NetworkSettings
 
 
 class DeployedModel(nn.Module):
-    """Normalisation, trunk, class head and softmax, in evaluation mode; nothing else.
+    """Normalization, trunk, class head and softmax, in evaluation mode; nothing else.
 
     Maps images (N, channels, H, W) uint8 to probabilities (N, C) float32. It is made blank;
-    weights come from :func:`folded_state` of a trained network or from a file.
+    weights come from :func:`fold_state` of a trained network or from a file.
 
     Args:
         card: says what to build.
@@ -33,7 +33,7 @@ class DeployedModel(nn.Module):
         self.card = card
         self.network = cast(Network, built.to(memory_format=torch.contiguous_format))  # type: ignore[call-overload]
         del self.network.heads.follow
-        factor, offset = factor_and_offset(card.normalisation, torch.device("cpu"))
+        factor, offset = factor_and_offset(card.normalization, torch.device("cpu"))
         # With the recipe, not with the weights: the card has them.
         self.register_buffer("factor", factor.clone(), persistent=False)
         self.register_buffer("offset", offset.clone(), persistent=False)
@@ -50,18 +50,18 @@ class DeployedModel(nn.Module):
         return torch.zeros(2, self.card.channels, size, size, dtype=torch.uint8)
 
 
-def without_weight_norm(settings: NetworkSettings) -> NetworkSettings:
+def drop_weight_norm(settings: NetworkSettings) -> NetworkSettings:
     """The same architecture with plain weights."""
     has_it = "weight_norm" in type(settings).model_fields
     return settings.model_copy(update={"weight_norm": False}) if has_it else settings
 
 
-def folded_state(network: nn.Module) -> dict[str, Tensor]:
+def fold_state(network: nn.Module) -> dict[str, Tensor]:
     """The state of a network without its consistency head, each weight in one piece.
 
     Example:
         >>> from dualstudent.networks import DigitsCNN
-        >>> "heads.classify.weight" in folded_state(DigitsCNN(weight_norm=True))
+        >>> "heads.classify.weight" in fold_state(DigitsCNN(weight_norm=True))
         True
     """
     state = {k: v for k, v in network.state_dict().items() if ".parametrizations." not in k}

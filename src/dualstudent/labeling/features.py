@@ -5,21 +5,21 @@ import math
 import torch
 from torch import Tensor
 
-from dualstudent.data.looks import ChunkLook
-from dualstudent.data.prefetch import Prefetch
+from dualstudent.data.batching.looks import ChunkLook
+from dualstudent.data.batching.prefetch import Prefetch
 from dualstudent.training.evaluation import CHUNK, evaluation_mode
 from dualstudent.training.training import Training
 
 
-def features_of(training: Training, positions: Tensor) -> Tensor:
-    """(n, D) on the CPU, of the clean training samples at ``positions``.
+def extract_features(training: Training, indices: Tensor) -> Tensor:
+    """(n, D) on the CPU, of the clean training samples at ``indices``.
 
     Those that cannot be read are missing. All are held at once: ask for thousands, not millions.
     """
     network = training.method.evaluated[training.method.exported]
     samples, device = training.data.train, training.fabric.device
-    look = ChunkLook(samples, positions, CHUNK, training.recipe.seed, device)
-    chunks = math.ceil(len(positions) / CHUNK)
+    look = ChunkLook(samples, indices, CHUNK, training.recipe.seed, device)
+    chunks = math.ceil(len(indices) / CHUNK)
     with Prefetch(look, samples, device, end=chunks) as looks, evaluation_mode(network):
         found = [network(looks.at(number).views[0]).features.cpu() for number in range(chunks)]
     return torch.cat(found)

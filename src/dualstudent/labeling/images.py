@@ -4,14 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dualstudent.data.cache import decode_once
-from dualstudent.data.decoding import UnreadableImage
-from dualstudent.data.image_files import ImageFiles
-from dualstudent.data.listing import Listing
+from dualstudent.data.datasets import ImageFiles
+from dualstudent.data.images.cache import decode_images
+from dualstudent.data.images.decoding import UnreadableImage
+from dualstudent.data.images.listing import Listing
 from dualstudent.data.prepare import OWN_IMAGE_SIZE, DataSettings
 from dualstudent.data.prepared import PreparedData
-from dualstudent.data.workers import Progress
 from dualstudent.errors import UserError
+from dualstudent.parallel import Progress
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class ImageNames:
     """The names of the images of a run.
 
     Attributes:
-        of: position among its training samples → path; name and number in a published data set.
+        of: index among its training samples → path; name and number in a published data set.
         known: own images with a label.
         unreadable: own images that were left out.
         unlabeled: how many own images have no label; also copies of held-out images, which take
@@ -48,14 +48,14 @@ class ImageNames:
 
 
 def own_names(settings: DataSettings, progress: Progress | None) -> ImageNames:
-    """Of own images, as :func:`~dualstudent.data.own.prepared_from_files` lays them out.
+    """Of own images, as :func:`~dualstudent.data.images.own.prepare_files` lays them out.
 
     Args:
         settings: name their path.
         progress: is told how many files were compared.
     """
     size = settings.image_size or OWN_IMAGE_SIZE
-    images = decode_once(settings.listing(), size, settings.channels, progress=progress)
+    images = decode_images(settings.listing(), size, settings.channels, progress=progress)
     listing = images.listing
     _check_fit_into_a_table(listing)
     known = tuple(
@@ -63,7 +63,7 @@ def own_names(settings: DataSettings, progress: Progress | None) -> ImageNames:
         for i in (*listing.labeled, *listing.test)
     )
     return ImageNames(
-        lambda position: str(listing.paths[position]),
+        lambda index: str(listing.paths[index]),
         known,
         images.unreadable,
         len(listing.unlabeled),
@@ -99,11 +99,11 @@ def published_names(settings: DataSettings, data: PreparedData) -> ImageNames:
     source = data.source
     assert source is not None
     if isinstance(source, ImageFiles):
-        return ImageNames(lambda position: str(source.path(position)))
+        return ImageNames(lambda index: str(source.path(index)))
 
-    def name(position: int) -> str:
-        if position < len(source):
-            return f"{source.name} {position}"
-        return f"{settings.target} train {position - len(source)}"
+    def name(index: int) -> str:
+        if index < len(source):
+            return f"{source.name} {index}"
+        return f"{settings.target} train {index - len(source)}"
 
     return ImageNames(name)

@@ -10,19 +10,19 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from dualstudent.data.decoding import UnreadableImage
-from dualstudent.data.workers import Progress
-from dualstudent.errors import UserError, on_one_line
-from dualstudent.interruption import Interrupted, StopRequest
-from dualstudent.labeling.features import features_of
+from dualstudent.atomic import create_text_file
+from dualstudent.data.images.decoding import UnreadableImage
+from dualstudent.errors import UserError, escape_line
+from dualstudent.labeling.features import extract_features
 from dualstudent.labeling.images import ImageNames, own_names, published_names
 from dualstudent.labeling.order import CONSIDERED, labeling_order
 from dualstudent.labeling.yardstick import Yardstick
-from dualstudent.training.answers import answers
+from dualstudent.parallel import Progress
+from dualstudent.signals import Interrupted, StopRequest
+from dualstudent.training.inference import answers
 from dualstudent.training.model import load_trained
 from dualstudent.training.run import Run
 from dualstudent.training.training import Training
-from dualstudent.writing import new_text_file
 
 COLUMNS = (
     *("rank", "path", "label", "predicted", "trust"),
@@ -55,7 +55,7 @@ class LabelSheet:
     def in_words(self, output: Path) -> list[str]:
         """What is in the sheet, and what to do with it, a line each."""
         skipped = len(self.unreadable) + self.broken
-        written = f"{self.unlabeled:,} unlabeled images in {on_one_line(output)}, "
+        written = f"{self.unlabeled:,} unlabeled images in {escape_line(output)}, "
         trusted = f"the predictions of {self.trusted:,} trusted"
         lines = [
             written + trusted + (f"; {skipped:,} skipped" if skipped else ""),
@@ -67,7 +67,7 @@ class LabelSheet:
             command = f"dualstudent train --data {shlex.quote(str(output))} --out NEW-RUN"
             lines.append(
                 "to go on: fill in the label of the first rows, as many as you like, then "
-                + on_one_line(command)
+                + escape_line(command)
             )
         return lines
 
@@ -80,7 +80,7 @@ class Opinions:
     but not what a person is asked.
     """
 
-    positions: Tensor
+    indices: Tensor
     predicted: Tensor
     doubt: Tensor
     trust: Tensor
@@ -111,11 +111,11 @@ def write_labels(
     """
     if not 0 < precision <= 1:
         raise UserError(f"precision = {precision}: use a share above 0, at most 1")
-    with new_text_file(Path(output)) as file, StopRequest() as stop:
+    with create_text_file(Path(output)) as file, StopRequest() as stop:
         training, names = _opened(run, progress)
         yardstick = Yardstick.measured(training, precision)
         found = _asked(training, yardstick, progress, stop)
-        order = order_for_a_person(training, found.positions, found.doubt)
+        order = rank_for_labeling(training, found.indices, found.doubt)
         _obey(stop, len(order))
         sheet = csv.writer(file)
         sheet.writerow(COLUMNS)
@@ -161,7 +161,7 @@ def _asked(
     for said in answers(training.method, data.train, data.unlabeled, seed, device):
         probability, predicted = said.probabilities.max(dim=1)
         flags = (said.stable_for_all, said.agree, yardstick.trusted(said))
-        pieces.append((said.positions, predicted, 1 - probability, yardstick.trust(said), *flags))
+        pieces.append((said.indices, predicted, 1 - probability, yardstick.trust(said), *flags))
         done += len(predicted)
         if progress is not None:
             progress.on_step(done)
@@ -169,16 +169,16 @@ def _asked(
     return Opinions(*(torch.cat(column) for column in zip(*pieces, strict=True)))
 
 
-def order_for_a_person(training: Training, positions: Tensor, doubt: Tensor) -> Tensor:
+def rank_for_labeling(training: Training, indices: Tensor, doubt: Tensor) -> Tensor:
     """All of some unlabeled samples, those most worth a label first.
 
     Args:
         training: of the run.
-        positions: (n,) int64, where the samples are.
+        indices: (n,) int64, where the samples are.
         doubt: (n,) in [0, 1], how probable it is that what the run says of them is wrong.
 
     Returns:
-        (n,) int64, places in ``positions``.
+        (n,) int64, places in ``indices``.
     """
     by_doubt = doubt.argsort(descending=True, stable=True)
     considered, labeled = by_doubt[:CONSIDERED], training.data.labeled
@@ -186,8 +186,8 @@ def order_for_a_person(training: Training, positions: Tensor, doubt: Tensor) -> 
     first = considered[
         labeling_order(
             doubt[considered],
-            features_of(training, positions[considered]),
-            features_of(training, labeled[::every]),
+            extract_features(training, indices[considered]),
+            extract_features(training, labeled[::every]),
         )
     ]
     return torch.cat([first, by_doubt[~torch.isin(by_doubt, first)]])
@@ -202,11 +202,11 @@ def _rows(
     found: Opinions, order: Tensor, names: ImageNames, training: Training
 ) -> Iterator[list[str]]:
     classes, alone = training.data.classes, len(training.method.headline) == 1
-    columns = (found.positions, found.predicted, found.trust)
+    columns = (found.indices, found.predicted, found.trust)
     flags = (found.stable, found.agree, found.trusted)
     values = zip(*(column[order].tolist() for column in (*columns, *flags)), strict=True)
-    for rank, (position, label, trust, *truths) in enumerate(values, start=1):
+    for rank, (index, label, trust, *truths) in enumerate(values, start=1):
         stable, agree, trusted = (str(truth).lower() for truth in truths)
         agree = "" if alone else agree  # there is nobody to agree with
         said = [classes[label], f"{trust:.6f}", stable, agree, trusted]
-        yield [str(rank), names.of(position), "", *said, "train"]
+        yield [str(rank), names.of(index), "", *said, "train"]

@@ -6,15 +6,15 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from dualstudent.training.answers import Answers, answers
-from dualstudent.training.training import Training
-from dualstudent.trust import (
+from dualstudent.calibration import (
     Threshold,
+    apply_temperature,
     find_threshold,
     fit_temperature,
-    tempered,
-    with_temperature,
+    recalibrate,
 )
+from dualstudent.training.inference import Answers, answers
+from dualstudent.training.training import Training
 
 FEWEST = 20  # images that must be believed before their precision is: 20 of 20 prove 86 %
 
@@ -59,13 +59,13 @@ class Yardstick:
         temperature = None if found.correct.all() else fit_temperature(found)
         part, threshold = training.recipe.data.evaluated_part, None
         if part != "source validation":
-            calibrated = with_temperature(found, temperature or 1.0)
+            calibrated = recalibrate(found, temperature or 1.0)
             threshold = find_threshold(calibrated, precision, FEWEST)
         return cls(part, len(found.labels), precision, temperature, threshold)
 
     def trust(self, said: Answers) -> Tensor:
         """(n,) float64 in [0, 1]: how probable the predicted classes are."""
-        return tempered(said.probabilities, self.temperature or 1.0).double().amax(dim=1)
+        return apply_temperature(said.probabilities, self.temperature or 1.0).double().amax(dim=1)
 
     def trusted(self, said: Answers) -> Tensor:
         """(n,) bool: which predictions are as good as labels."""

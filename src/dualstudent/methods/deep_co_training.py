@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dualstudent import losses
-from dualstudent.adversarial import fast_gradient_sign, statistics_kept
+from dualstudent.adversarial import fast_gradient_sign, freeze_statistics
 from dualstudent.batch import Batch
 from dualstudent.errors import UserError
 from dualstudent.methods.consistency import Weight
@@ -33,7 +33,7 @@ class DeepCoTrainingSettings(MethodSettings):
     difference_weight: Weight = Field(
         0.5, description="λ_dif, of what keeps the students different"
     )
-    epsilon: float = Field(0.02, gt=0, description="change of a normalised value by an attack")
+    epsilon: float = Field(0.02, gt=0, description="change of a normalized value by an attack")
     classification_average: Literal["batch", "labeled"] = Field(
         "labeled", description="what the sum of cross entropies is divided by"
     )
@@ -115,7 +115,7 @@ class DeepCoTraining(Method):
         self, student: nn.Module, own: View, other: View, batch: Batch, ramp: float
     ) -> StudentLoss:
         settings, unlabeled = self.settings, batch.unlabeled
-        with statistics_kept(student):
+        with freeze_statistics(student):
             misled: Prediction = student(other.adversarial)
         disagreement = losses.jensen_shannon(own.class_logits, other.probabilities)
         return StudentLoss(

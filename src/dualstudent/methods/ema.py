@@ -38,7 +38,7 @@ def start_up_decay(step: int, decay: float) -> float:
 def update_ema(teacher: nn.Module, student: nn.Module, decay: float) -> None:
     """Eq. 2, θ′ₜ = α θ′ₜ₋₁ + (1 − α) θₜ, in place.
 
-    Parameters are averaged as they are stored: of a layer with weight normalisation, direction
+    Parameters are averaged as they are stored: of a layer with weight normalization, direction
     and length each. Buffers are left alone: a teacher that sees batches in training mode
     keeps batch-norm statistics and counters of its own.
 

@@ -34,7 +34,7 @@ class FastSWA(Method):
     """Adds the network ``average``; to be named before the method that it is added to.
 
     Until the first epoch that counts, the average is the student as it is. Parameters are
-    averaged as they are stored: of a layer with weight normalisation, direction and length
+    averaged as they are stored: of a layer with weight normalization, direction and length
     each. Batch-norm statistics belong to weights and cannot be averaged with them: they are
     computed afresh for every new average, as the mean over the batches of the epoch, in a pass
     over view 1 without gradient and in training mode, dropout included.

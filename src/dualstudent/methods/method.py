@@ -16,7 +16,7 @@ from dualstudent.settings import Settings
 
 @dataclass
 class StudentLoss:
-    """What one student minimises in one step.
+    """What one student minimizes in one step.
 
     Attributes:
         terms: name → scalar, each already multiplied by its weight.
@@ -37,10 +37,10 @@ class Task:
 
     Attributes:
         epochs: how long it will train.
-        samples: N, how many positions a batch may name.
+        samples: N, how many indices a batch may name.
         classes: C.
         image_shape: (channels, H, W), or (features,).
-        value_range: the largest possible value minus the smallest, after normalisation.
+        value_range: the largest possible value minus the smallest, after normalization.
     """
 
     epochs: int
@@ -160,4 +160,4 @@ def _check_different_states(students: Sequence[nn.Module]) -> None:
     for (i, one), (j, other) in combinations(enumerate(students, start=1), 2):
         pairs = list(zip(one.parameters(), other.parameters(), strict=False))
         if pairs and all(p.shape == q.shape and torch.equal(p, q) for p, q in pairs):
-            raise ValueError(f"students {i} and {j} start in the same state; initialise each anew")
+            raise ValueError(f"students {i} and {j} start in the same state; initialize each anew")

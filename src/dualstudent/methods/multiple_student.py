@@ -46,16 +46,16 @@ class MultipleStudent(DualStudent):
 
     def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:
         of_student: dict[int, StudentLoss] = {}
-        for first, second in random_pairs(len(self.students)):
+        for first, second in draw_pairs(len(self.students)):
             of_student[first], of_student[second] = self.pair_losses(first, second, batch, ramp)
         return [of_student[number] for number in range(len(self.students))]
 
 
-def random_pairs(count: int) -> list[tuple[int, int]]:
+def draw_pairs(count: int) -> list[tuple[int, int]]:
     """The numbers below ``count`` in pairs, all pairings equally likely, by the global generator.
 
     Example:
-        >>> sorted(number for pair in random_pairs(6) for number in pair)
+        >>> sorted(number for pair in draw_pairs(6) for number in pair)
         [0, 1, 2, 3, 4, 5]
     """
     order = torch.randperm(count).tolist()

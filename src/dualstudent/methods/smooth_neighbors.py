@@ -3,9 +3,9 @@
 Luo et al., Smooth neighbors on teacher graphs for semi-supervised learning, CVPR 2018. Added
 to a method whose student follows a target 𝒯ₓ, for the features h of two samples i and j:
 
-    ℓ(i, j) = ‖hᵢ − hⱼ‖² if they are neighbours, else max(0, margin − ‖hᵢ − hⱼ‖)²
+    ℓ(i, j) = ‖hᵢ − hⱼ‖² if they are neighbors, else max(0, margin − ‖hᵢ − hⱼ‖)²
 
-Neighbours are samples of the same class: the true one where it is known, else that of the
+Neighbors are samples of the same class: the true one where it is known, else that of the
 target. The original draws random pairs of a batch; here all its pairs are taken, whose mean is
 what the original's mean estimates.
 """
@@ -50,7 +50,7 @@ class SmoothNeighbors(ConsistencyMethod):
 
 
 class PiSmoothNeighborsSettings(NeighborOptions, PiOptions):
-    """Those of the Π Model and those of the neighbours."""
+    """Those of the Π Model and those of the neighbors."""
 
     name: Literal["pi+sn"] = "pi+sn"
 
@@ -73,7 +73,7 @@ class PiSmoothNeighbors(SmoothNeighbors, PiModel):
 
 
 class TemporalSmoothNeighborsSettings(NeighborOptions, TemporalOptions):
-    """Those of Temporal Ensembling and those of the neighbours."""
+    """Those of Temporal Ensembling and those of the neighbors."""
 
     name: Literal["temporal+sn"] = "temporal+sn"
 

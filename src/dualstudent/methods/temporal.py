@@ -85,16 +85,16 @@ class TemporalEnsembling(ConsistencyMethod):
 
     def target(self, batch: Batch, prediction: Prediction) -> Tensor:
         own = prediction.consistency_logits.detach().softmax(dim=1)
-        has_past = self.weight[batch.positions] > 0
-        return torch.where(has_past[:, None], self.average[batch.positions].to(own.dtype), own)
+        has_past = self.weight[batch.indices] > 0
+        return torch.where(has_past[:, None], self.average[batch.indices].to(own.dtype), own)
 
     def outputs(self, batch: Batch) -> tuple[Prediction, Tensor]:
         prediction, target = super().outputs(batch)
         answers = prediction.class_logits.detach().softmax(dim=1)
-        # Equal positions write equal values, so that the order of writing does not matter.
-        latest = answers[_last_occurrences(batch.positions)].to(torch.float16)
-        self.latest.index_copy_(0, batch.positions, latest)
-        self.answered.index_fill_(0, batch.positions, True)
+        # Equal indices write equal values, so that the order of writing does not matter.
+        latest = answers[_last_occurrences(batch.indices)].to(torch.float16)
+        self.latest.index_copy_(0, batch.indices, latest)
+        self.answered.index_fill_(0, batch.indices, True)
         return prediction, target
 
     def after_epoch(self, epoch: int, batches: Iterable[Batch]) -> None:
@@ -110,8 +110,8 @@ class TemporalEnsembling(ConsistencyMethod):
         self.answered.zero_()
 
 
-def _last_occurrences(positions: Tensor) -> Tensor:
+def _last_occurrences(indices: Tensor) -> Tensor:
     """For each entry, the index of the last one that is equal to it."""
-    indices = torch.arange(len(positions), device=positions.device)
-    equal = positions[:, None] == positions
+    indices = torch.arange(len(indices), device=indices.device)
+    equal = indices[:, None] == indices
     return (equal * indices).amax(dim=1)

@@ -12,7 +12,7 @@ from typing import Literal
 from pydantic import Field
 
 from dualstudent import losses
-from dualstudent.adversarial import statistics_kept, virtual_adversarial
+from dualstudent.adversarial import freeze_statistics, virtual_adversarial
 from dualstudent.batch import Batch
 from dualstudent.errors import UserError
 from dualstudent.methods.consistency import Weight
@@ -23,7 +23,7 @@ from dualstudent.prediction import Prediction
 class VATSettings(MethodSettings):
     """The defaults are those of CIFAR-10 with augmentation, but for the finite difference.
 
-    The original's ξ = 10⁻⁶ is lost in the rounding of float32: a normalised pixel of size 1 is
+    The original's ξ = 10⁻⁶ is lost in the rounding of float32: a normalized pixel of size 1 is
     known to 6 · 10⁻⁸ and would move by about 2 · 10⁻⁸. Measured on young networks, the mean
     cosine with the exact H d is 0.0 to 0.35 for 10⁻⁶, at least 0.98 for 10⁻³ and 10⁻², and 0.87
     to 0.99 for 10⁻¹, least on 8 × 8 images. With convolutions rounded as by TF32 (simulated), the
@@ -35,10 +35,10 @@ class VATSettings(MethodSettings):
     adversarial_weight: Weight = Field(
         1.0, description="λ, of the agreement with the image changed by r"
     )
-    epsilon: float = Field(8.0, gt=0, description="ε, length of r on normalised images")
+    epsilon: float = Field(8.0, gt=0, description="ε, length of r on normalized images")
     finite_difference: float = Field(0.1, gt=0, description="ξ, how far to look for r")
     power_iterations: int = Field(1, ge=1, description="how often the direction is improved")
-    entropy_weight: Weight = Field(0.0, description="μ of entropy minimisation")
+    entropy_weight: Weight = Field(0.0, description="μ of entropy minimization")
     classification_average: Literal["batch", "labeled"] = Field(
         "labeled", description="what the sum of cross entropies is divided by"
     )
@@ -61,7 +61,7 @@ class VAT(Method):
         [['adversarial', 'classification']]
     """
 
-    summary = "virtual adversarial training, optionally with entropy minimisation"
+    summary = "virtual adversarial training, optionally with entropy minimization"
     Settings = VATSettings
     settings: VATSettings
     views = 1
@@ -84,7 +84,7 @@ class VAT(Method):
             settings.finite_difference,
             settings.power_iterations,
         )
-        with statistics_kept(student):
+        with freeze_statistics(student):
             changed: Prediction = student(batch.view1 + change)
         terms = {
             "classification": losses.classification(

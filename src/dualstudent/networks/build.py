@@ -7,6 +7,7 @@ from pydantic import Field
 from torch import nn
 
 from dualstudent.errors import UserError
+from dualstudent.generators import seeded_rng
 from dualstudent.networks.cnn13 import CNN13
 from dualstudent.networks.digits_cnn import DigitsCNN
 from dualstudent.networks.mlp import MLP
@@ -14,7 +15,6 @@ from dualstudent.networks.network import NetworkSettings
 from dualstudent.networks.quick_cnn import QuickCNN
 from dualstudent.networks.resnext import ResNeXt50
 from dualstudent.networks.shake_shake import ShakeShake26
-from dualstudent.randomness import drawn_from
 
 NETWORKS: tuple[
     type[CNN13]
@@ -63,7 +63,7 @@ def build_network(
         student: which one, counted from 0.
     """
     (network,) = (network for network in NETWORKS if network.Settings is type(settings))
-    with drawn_from(seed, "initial state", student):
+    with seeded_rng(seed, "initial state", student):
         built = network(channels, classes, **settings.model_dump(exclude={"name"}))
     _check_suits(settings.name, built.smallest_image, image_size)
     return cast(nn.Module, built.to(memory_format=torch.channels_last))  # type: ignore[call-overload]

@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from dualstudent.networks.heads import with_weight_norm
+from dualstudent.networks.heads import add_weight_norm
 
 
 def convolution(
@@ -16,13 +16,13 @@ def convolution(
     """Convolution, batch norm and LeakyReLU 0.1; the convolution keeps its bias, as published."""
     layer = nn.Conv2d(inputs, outputs, kernel, stride, padding)
     return nn.Sequential(
-        with_weight_norm(layer, weight_norm),
+        add_weight_norm(layer, weight_norm),
         nn.BatchNorm2d(outputs),
         nn.LeakyReLU(0.1, inplace=True),
     )
 
 
-def he_initialised(trunk: nn.Sequential) -> nn.Sequential:
+def initialize_he(trunk: nn.Sequential) -> nn.Sequential:
     """The trunk with every convolution drawn as He et al. (2015) do, by its outputs."""
     for layer in trunk.modules():
         if isinstance(layer, nn.Conv2d):

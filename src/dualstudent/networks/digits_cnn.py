@@ -28,7 +28,7 @@ class DigitsCNNSettings(NetworkSettings):
 class DigitsCNN(Network):
     """Three convolutions of 16, 32 and 32 channels, a mean over the map, decoupled heads.
 
-    14,968 parameters for grey images and 10 classes; any image of 4 pixels or more a side.
+    14,968 parameters for gray images and 10 classes; any image of 4 pixels or more a side.
     The paper pools 6×6 of the 7×7 map of its 28×28 images, which drops a row and a column;
     this pools the whole map, so that any size works. ``pool=6`` is the paper's.
 

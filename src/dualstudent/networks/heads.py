@@ -6,7 +6,7 @@ Tarvainen & Valpola, Mean teachers are better role models, NeurIPS 2017; kept by
 from typing import cast
 
 from torch import Tensor, nn
-from torch.nn.utils.parametrizations import weight_norm as normalise_weight
+from torch.nn.utils.parametrizations import weight_norm as normalize_weight
 
 from dualstudent.prediction import Prediction
 
@@ -17,22 +17,22 @@ class DecoupledHeads(nn.Module):
     Args:
         features: D, the width of what the heads see.
         classes: C.
-        weight_norm: reparametrise both heads by direction and length.
+        weight_norm: reparametrize both heads by direction and length.
     """
 
     def __init__(self, features: int, classes: int, weight_norm: bool = True) -> None:
         super().__init__()
-        self.classify = with_weight_norm(nn.Linear(features, classes), weight_norm)
-        self.follow = with_weight_norm(nn.Linear(features, classes), weight_norm)
+        self.classify = add_weight_norm(nn.Linear(features, classes), weight_norm)
+        self.follow = add_weight_norm(nn.Linear(features, classes), weight_norm)
 
     def forward(self, features: Tensor) -> Prediction:
         return Prediction(self.classify(features), self.follow(features), features)
 
 
-def with_weight_norm(layer: nn.Module, enabled: bool = True) -> nn.Module:
+def add_weight_norm(layer: nn.Module, enabled: bool = True) -> nn.Module:
     """The layer with its weight split into direction and length per output, or as it is.
 
     Salimans & Kingma, Weight normalization, NeurIPS 2016: the line of work that the paper
     compares with uses it on every convolution and head.
     """
-    return cast(nn.Module, normalise_weight(layer)) if enabled else layer
+    return cast(nn.Module, normalize_weight(layer)) if enabled else layer

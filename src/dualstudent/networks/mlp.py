@@ -50,12 +50,12 @@ class MLP(Network):
         norm: str = "batch",
         dropout: float = 0.3,
     ) -> None:
-        normalise = nn.BatchNorm1d if norm == "batch" else nn.LayerNorm
+        normalize = nn.BatchNorm1d if norm == "batch" else nn.LayerNorm
         layers: list[nn.Module] = []
         for inputs, outputs in zip((features, *hidden), hidden, strict=False):
             layers += [
                 nn.Linear(inputs, outputs),
-                normalise(outputs),
+                normalize(outputs),
                 nn.LeakyReLU(0.1, inplace=True),
                 nn.Dropout(dropout),
             ]

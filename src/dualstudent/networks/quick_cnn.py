@@ -1,4 +1,4 @@
-"""A CNN for experiments on colour images without a GPU; not of the paper."""
+"""A CNN for experiments on color images without a GPU; not of the paper."""
 
 from typing import Literal
 

@@ -14,7 +14,7 @@ from typing import Literal
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dualstudent.networks.convolution import he_initialised
+from dualstudent.networks.convolution import initialize_he
 from dualstudent.networks.heads import DecoupledHeads
 from dualstudent.networks.network import Network, NetworkSettings
 
@@ -30,7 +30,7 @@ class ResNeXt50(Network):
 
     A 7×7 convolution and a pooling, then four stages of 3, 4, 6 and 3 blocks with 256 to 2048
     channels, the last three at half the size of the one before. 27,077,904 parameters for RGB
-    images and 1000 classes, 25,028,904 without the second head. There is no weight normalisation
+    images and 1000 classes, 25,028,904 without the second head. There is no weight normalization
     here.
 
     The initial state is that of the published Mean Teacher program for ImageNet: every scale of a
@@ -60,7 +60,7 @@ class ResNeXt50(Network):
             *_stage(512, 1024, blocks=6, stride=2),
             *_stage(1024, 2048, blocks=3, stride=2),
         )
-        super().__init__(he_initialised(trunk), DecoupledHeads(2048, classes, weight_norm=False))
+        super().__init__(initialize_he(trunk), DecoupledHeads(2048, classes, weight_norm=False))
 
 
 class _Block(nn.Module):

@@ -14,7 +14,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dualstudent.networks.convolution import he_initialised
+from dualstudent.networks.convolution import initialize_he
 from dualstudent.networks.heads import DecoupledHeads
 from dualstudent.networks.network import Network, NetworkSettings
 
@@ -31,7 +31,7 @@ class ShakeShake26(Network):
 
     A convolution to 16 channels and three stages of four blocks with 1, 2 and 4 times ``width``
     channels, the last two at half the size of the one before. 11,656,900 parameters for RGB
-    images, 10 classes and a width of 64. There is no weight normalisation here.
+    images, 10 classes and a width of 64. There is no weight normalization here.
 
     Args:
         channels: of the images.
@@ -55,7 +55,7 @@ class ShakeShake26(Network):
             nn.ReLU(),
         )
         super().__init__(
-            he_initialised(trunk), DecoupledHeads(4 * width, classes, weight_norm=False)
+            initialize_he(trunk), DecoupledHeads(4 * width, classes, weight_norm=False)
         )
 
 

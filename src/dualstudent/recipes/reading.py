@@ -1,6 +1,7 @@
 """Reading recipes: TOML files that state what differs from the recipe they build on."""
 
 import tomllib
+import warnings
 from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
@@ -9,10 +10,15 @@ import tomli_w
 from pydantic import ValidationError
 
 from dualstudent.errors import UserError
-from dualstudent.mistakes import Table, explained, nearest
 from dualstudent.recipes.schema import Recipe
+from dualstudent.settings import Table, explain, suggest
 
 _TABLES = (".csv", ".tsv", ".parquet")  # of own images
+RENAMED = {"normalisation": "normalization"}  # sections of recipes written by earlier versions
+
+
+class RenamedKeyWarning(UserWarning):
+    """A recipe uses the name that a key had in an earlier version."""
 
 
 def recipe_names() -> list[str]:
@@ -35,7 +41,7 @@ def load_recipe(name_or_path: str | Path, changes: Iterable[str] = ()) -> Recipe
         >>> load_recipe("demo", ["seed=3", "schedule.epochs=2"]).schedule.epochs
         2
     """
-    return validated(changed(recipe_table(str(name_or_path)), changes), str(name_or_path))
+    return validate(apply_changes(recipe_table(str(name_or_path)), changes), str(name_or_path))
 
 
 def recipe_table(name_or_path: str) -> Table:
@@ -43,11 +49,11 @@ def recipe_table(name_or_path: str) -> Table:
     return _resolved(name_or_path, seen=())
 
 
-def changed(table: Table, changes: Iterable[str]) -> Table:
+def apply_changes(table: Table, changes: Iterable[str]) -> Table:
     """The table with changes applied, as :func:`load_recipe` takes them; not checked yet.
 
     Example:
-        >>> changed({"seed": 1}, ["seed=2", "data.labels=50%"])
+        >>> apply_changes({"seed": 1}, ["seed=2", "data.labels=50%"])
         {'seed': 2, 'data': {'labels': '50%'}}
     """
     result = dict(table)
@@ -57,28 +63,28 @@ def changed(table: Table, changes: Iterable[str]) -> Table:
     return result
 
 
-def validated(table: Table, origin: str) -> Recipe:
+def validate(table: Table, origin: str) -> Recipe:
     """The recipe of a table; all that is wrong with it in one line."""
     try:
         return Recipe.model_validate(table)
     except ValidationError as error:
-        raise UserError(f"recipe {origin}: {explained(error, Recipe, table)}") from error
+        raise UserError(f"recipe {origin}: {explain(error, Recipe, table)}") from error
 
 
-def merged(base: Table, over: Table) -> Table:
+def merge(base: Table, over: Table) -> Table:
     """``over`` wins, table by table; a method or network of another name starts afresh.
 
     Example:
-        >>> merged({"method": {"name": "a", "x": 1}}, {"method": {"y": 2}})
+        >>> merge({"method": {"name": "a", "x": 1}}, {"method": {"y": 2}})
         {'method': {'name': 'a', 'x': 1, 'y': 2}}
-        >>> merged({"method": {"name": "a", "x": 1}}, {"method": {"name": "b"}})
+        >>> merge({"method": {"name": "a", "x": 1}}, {"method": {"name": "b"}})
         {'method': {'name': 'b'}}
     """
     result = dict(base)
     for key, value in over.items():
         below = result.get(key)
         if isinstance(below, dict) and isinstance(value, dict) and _same_name(below, value):
-            result[key] = merged(below, value)
+            result[key] = merge(below, value)
         else:
             result[key] = value
     return result
@@ -101,7 +107,7 @@ def recipe_source(name_or_path: str) -> str:
     if path.suffix == ".toml" or path.exists():
         return _text(path)
     raise UserError(
-        f"there is no recipe {name_or_path!r}{nearest(name_or_path, recipe_names())} "
+        f"there is no recipe {name_or_path!r}{suggest(name_or_path, recipe_names())} "
         "('dualstudent recipes' lists them, a file ends in .toml)"
     )
 
@@ -114,6 +120,7 @@ def _resolved(name: str, seen: tuple[str, ...]) -> Table:
         table = tomllib.loads(recipe_source(name))
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"recipe {name}: not valid TOML: {error}") from error
+    table = _rename_old_keys(table, f"recipe {name}")
     if {"rows", "columns"} <= table.keys():
         raise UserError(f"recipe {name}: is an experiment; 'dualstudent reproduce {name}' runs it")
     base = table.pop("extends", None)
@@ -123,7 +130,16 @@ def _resolved(name: str, seen: tuple[str, ...]) -> Table:
         raise UserError(f"recipe {name}: extends = {base!r} must name one recipe")
     if base.endswith(".toml"):  # named from where this file is
         base = str(Path(name).parent / base)
-    return merged(_resolved(base, (*seen, name)), table)
+    return merge(_resolved(base, (*seen, name)), table)
+
+
+def _rename_old_keys(table: Table, where: str) -> Table:
+    """The table with the keys of today; each old one is named in a warning."""
+    for old, new in RENAMED.items():
+        if old in table:
+            warnings.warn(f"{where}: {old} is called {new} now", RenamedKeyWarning, stacklevel=2)
+            table = {new if key == old else key: value for key, value in table.items()}
+    return table
 
 
 def _text(path: Path) -> str:
@@ -153,4 +169,4 @@ def _apply(table: Table, change: str) -> None:
     addition: Table = {parts[-1]: value}
     for part in reversed(parts[:-1]):
         addition = {part: addition}
-    table.update(merged(table, addition))
+    table.update(merge(table, _rename_old_keys(addition, "--set")))

@@ -5,9 +5,9 @@ from typing import Literal
 import torch
 from pydantic import Field
 
-from dualstudent.data.augment import Augmentation, Normalisation
-from dualstudent.data.batches import BatchSettings
+from dualstudent.data.batching.loader import BatchSettings
 from dualstudent.data.prepare import DataSettings
+from dualstudent.data.transforms.augment import Augmentation, Normalization
 from dualstudent.methods import AnyMethodSettings
 from dualstudent.networks.build import AnyNetworkSettings
 from dualstudent.settings import Settings
@@ -54,7 +54,7 @@ class Recipe(Settings):
     description: str = ""
     seed: int = Field(0, ge=0)
     data: DataSettings
-    normalisation: Normalisation = Normalisation()
+    normalization: Normalization = Normalization()
     augmentation: Augmentation = Augmentation()
     network: AnyNetworkSettings
     method: AnyMethodSettings

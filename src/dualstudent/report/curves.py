@@ -6,7 +6,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from dualstudent.errors import on_one_line
+from dualstudent.errors import escape_line
 from dualstudent.report.style import against_epochs
 
 Metrics = Sequence[Mapping[str, Any]]
@@ -38,5 +38,5 @@ def draw_curves(runs: Mapping[str, Metrics], path: Path, title: str = "") -> Non
     for axes in (error, stable):
         axes.set_ylim(bottom=0)
     error.legend(frameon=False)
-    figure.suptitle(on_one_line(title), parse_math=False)  # a path may hold anything
+    figure.suptitle(escape_line(title), parse_math=False)  # a path may hold anything
     figure.savefig(path, dpi=120)

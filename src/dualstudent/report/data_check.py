@@ -3,11 +3,11 @@
 from rich.table import Table
 from rich.text import Text
 
-from dualstudent.data.check import DataCheck, Finding
+from dualstudent.data.images.check import DataCheck, Finding
 from dualstudent.data.prepare import OWN_IMAGE_SIZE
-from dualstudent.errors import on_one_line
+from dualstudent.errors import escape_line
 from dualstudent.recipes.schema import Recipe
-from dualstudent.report.tables import roughly
+from dualstudent.report.tables import format_estimate
 
 _EXAMPLES = 3
 _SIZES = (32, 64, 128, 224)
@@ -15,12 +15,12 @@ _SIZES = (32, 64, 128, 224)
 
 def counts_table(check: DataCheck) -> Table:
     """Labeled and test images per class, with sums."""
-    table = Table(title=Text(on_one_line(check.name)), title_justify="left", show_footer=True)
+    table = Table(title=Text(escape_line(check.name)), title_justify="left", show_footer=True)
     table.add_column("class", "all")
     table.add_column("labeled", f"{sum(check.labeled.values()):,}", justify="right")
     table.add_column("test", f"{sum(check.test.values()):,}", justify="right")
     for name, labeled in check.labeled.items():
-        table.add_row(Text(on_one_line(name)), f"{labeled:,}", f"{check.test[name]:,}")
+        table.add_row(Text(escape_line(name)), f"{labeled:,}", f"{check.test[name]:,}")
     return table
 
 
@@ -29,7 +29,7 @@ def summary_line(check: DataCheck) -> str:
     (low_height, low_width), (high_height, high_width) = check.smallest, check.largest
     memory = ", ".join(f"{size} px {_bytes(check.memory(size))}" for size in _SIZES)
     return (
-        f"{check.images:,} {'grey' if check.is_grey else 'colour'} images, {check.unlabeled:,} of "
+        f"{check.images:,} {'gray' if check.is_gray else 'color'} images, {check.unlabeled:,} of "
         f"them unlabeled, from {low_width} × {low_height} to {high_width} × {high_height} pixels; "
         f"memory by image size: {memory}"
     )
@@ -47,7 +47,7 @@ def forecast_line(recipe: Recipe, images: int, seconds: float) -> str:
     return (
         f"training would be {recipe.method.name} with {recipe.network.name} on {size} × {size} "
         f"pixels, {recipe.schedule.epochs:,} epochs, {batch.labeled} of {batch.size} images in a "
-        f"batch labeled: about {roughly(seconds)} on this machine, "
+        f"batch labeled: about {format_estimate(seconds)} on this machine, "
         f"{_bytes(images * data.channels * size**2)} of memory for the images"
     )
 

@@ -2,9 +2,9 @@
 
 from rich.console import Console
 
-from dualstudent.errors import on_one_line
+from dualstudent.errors import escape_line
 
 
 def print_line(console: Console, text: object) -> None:
     """Print the text as it is, as one line, however long."""
-    console.print(on_one_line(text), markup=False, highlight=False, soft_wrap=True)
+    console.print(escape_line(text), markup=False, highlight=False, soft_wrap=True)

@@ -9,11 +9,11 @@ from rich.console import Console
 
 from dualstudent.report.curves import draw_curves
 from dualstudent.report.line import print_line
-from dualstudent.report.tables import counted, duration, percent, result_table
+from dualstudent.report.tables import format_count, format_duration, percent, result_table
 from dualstudent.training.run import Run
 
 
-def standing(run: Run, network: str) -> str:
+def describe_network(run: Run, network: str) -> str:
     """A network of a finished run and its error, such as "student1, 8.85 % test error"."""
     figures = run.read_result()["networks"].get(network)
     if figures is None:
@@ -30,10 +30,10 @@ def show_outcome(run: Run, console: Console) -> None:
         _show_figures(run, result, console)
         draw_curves({"": run.read_metrics()}, run.curves, str(run.folder))
     if unreadable := result.get("unreadable_images"):
-        images = counted(unreadable, "image")
+        images = format_count(unreadable, "image")
         print_line(console, f"{images} could not be read and took no part: see {run.log}")
     curves = f", curves in {run.curves}" if run.curves.is_file() else ""
-    print_line(console, f"{duration(result['seconds'])}; files in {run.folder}{curves}")
+    print_line(console, f"{format_duration(result['seconds'])}; files in {run.folder}{curves}")
     if run.page.is_file():
         print_line(console, f"to look at it: {run.page}")
 

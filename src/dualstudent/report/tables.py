@@ -9,7 +9,7 @@ from rich.text import Text
 
 from dualstudent.errors import UserError
 from dualstudent.methods import METHODS, Method
-from dualstudent.mistakes import nearest
+from dualstudent.settings import suggest
 
 
 def result_table(
@@ -44,31 +44,31 @@ def percent(value: float) -> str:
     return f"{value:.2f} %"
 
 
-def counted(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """A number of things.
 
     Example:
-        >>> counted(1, "run"), counted(2000, "image")
+        >>> format_count(1, "run"), format_count(2000, "image")
         ('1 run', '2,000 images')
     """
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Hours, minutes and seconds.
 
     Example:
-        >>> duration(75.4)
+        >>> format_duration(75.4)
         '0:01:15'
     """
     return str(timedelta(seconds=round(seconds)))
 
 
-def roughly(seconds: float) -> str:
+def format_estimate(seconds: float) -> str:
     """A duration in the unit that fits.
 
     Example:
-        >>> roughly(7), roughly(70), roughly(9000), roughly(4e6)
+        >>> format_estimate(7), format_estimate(70), format_estimate(9000), format_estimate(4e6)
         ('7 s', '1 min', '2.5 h', '46 days')
     """
     if seconds < 60:
@@ -91,7 +91,7 @@ def settings_table(name: str) -> Table:
     by_name = {_name(method): method for method in METHODS}
     if name not in by_name:
         raise UserError(
-            f"there is no method {name!r}{nearest(name, by_name)} "
+            f"there is no method {name!r}{suggest(name, by_name)} "
             "('dualstudent methods' lists them)"
         )
     table = Table("key", "default", "meaning", title=by_name[name].summary)

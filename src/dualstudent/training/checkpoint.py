@@ -15,8 +15,8 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from dualstudent.atomic import atomic_write
 from dualstudent.errors import UserError
-from dualstudent.writing import replaced_at_once
 
 _NOTES = "dualstudent"
 _POSITION = {"step", "seconds", "metrics_size", "names"}
@@ -25,7 +25,7 @@ _POSITION = {"step", "seconds", "metrics_size", "names"}
 def write_tensors(path: Path, tensors: dict[str, Tensor], notes: dict[str, Any]) -> None:
     """Replace ``path`` in one go: after a crash it holds the old content or the new."""
     contiguous = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
-    with replaced_at_once(path) as partial:
+    with atomic_write(path) as partial:
         save_file(contiguous, partial, metadata={_NOTES: json.dumps(notes)})
 
 
@@ -41,7 +41,7 @@ def save_checkpoint(
     method: nn.Module,
     optimizers: Sequence[Optimizer],
     sums: Tensor,
-    position: dict[str, Any],
+    index: dict[str, Any],
 ) -> None:
     """Write down where a run stands.
 
@@ -50,22 +50,22 @@ def save_checkpoint(
         method: students and whatever else it remembers.
         optimizers: one per student.
         sums: of the loss terms since the epoch began.
-        position: what else is needed to continue, as JSON.
+        index: what else is needed to continue, as JSON.
     """
     tensors = {f"method/{name}": tensor for name, tensor in method.state_dict().items()}
     for number, optimizer in enumerate(optimizers):
-        for index, state in optimizer.state_dict()["state"].items():
+        for place, state in optimizer.state_dict()["state"].items():
             for key, value in state.items():
                 if value is not None:
-                    tensors[f"optimizer/{number}/{index}/{key}"] = value
-    write_tensors(path, tensors | {"sums": sums}, position)
+                    tensors[f"optimizer/{number}/{place}/{key}"] = value
+    write_tensors(path, tensors | {"sums": sums}, index)
 
 
 def restore_checkpoint(
     path: Path, method: nn.Module, optimizers: Sequence[Optimizer]
 ) -> tuple[Tensor, dict[str, Any]]:
-    """Bring students and optimizers to where a checkpoint left them; returns sums and position."""
-    tensors, position = read_tensors(path)
+    """Bring students and optimizers to where a checkpoint left them; returns sums and index."""
+    tensors, index = read_tensors(path)
     prefix = "method/"
     states = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
     try:
@@ -77,15 +77,15 @@ def restore_checkpoint(
         restored: dict[int, dict[str, Tensor]] = {}
         for name, value in tensors.items():
             if name.startswith(f"optimizer/{number}/"):
-                index, key = name.split("/")[2:]
+                place, key = name.split("/")[2:]
                 # Laid out in memory like its parameter, so that arithmetic runs the same way.
-                state = torch.empty_like(parameters[int(index)]).copy_(value)
-                restored.setdefault(int(index), {})[key] = state
+                state = torch.empty_like(parameters[int(place)]).copy_(value)
+                restored.setdefault(int(place), {})[key] = state
         groups = optimizer.state_dict()["param_groups"]
         optimizer.load_state_dict({"state": restored, "param_groups": groups})
-    if "sums" not in tensors or not position.keys() >= _POSITION:
+    if "sums" not in tensors or not index.keys() >= _POSITION:
         raise UserError(f"{path}: is not a checkpoint")
-    return tensors["sums"], position
+    return tensors["sums"], index
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from dualstudent.errors import UserError
 from dualstudent.methods import StudentLoss
-from dualstudent.training.processes import gathered
+from dualstudent.training.distributed import gather_ranks
 from dualstudent.training.training import Training
 
 _STEPS_BETWEEN_CHECKS = 50
@@ -85,7 +85,7 @@ class Course:
 
     def _means(self, sums: Tensor) -> Tensor:
         """Over all processes, which hold equally large shares of every batch."""
-        return gathered(self.training.fabric, sums).mean(dim=0)
+        return gather_ranks(self.training.fabric, sums).mean(dim=0)
 
     def _add(self, losses: list[StudentLoss]) -> None:
         """Sum the terms where they are: nothing is copied to the host in a step."""

@@ -10,8 +10,8 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from dualstudent.data.looks import ChunkLook
-from dualstudent.data.prefetch import Prefetch
+from dualstudent.data.batching.looks import ChunkLook
+from dualstudent.data.batching.prefetch import Prefetch
 from dualstudent.data.samples import Samples
 from dualstudent.settings import Settings
 from dualstudent.stability import is_stable
@@ -136,7 +136,7 @@ class Evaluator:
             Prefetch(self._look, self._samples, self._device, end=self._chunks) as looks,
         ):
             for look in map(looks.at, range(self._chunks)):
-                probabilities, labels = {}, self._labels[look.positions]
+                probabilities, labels = {}, self._labels[look.indices]
                 for name, network in networks.items():
                     p, p_perturbed = (network(v).class_logits.softmax(dim=1) for v in look.views)
                     chunks[name].append(_judged(p, p_perturbed, labels, self._threshold))

@@ -8,8 +8,8 @@ import warnings
 from pathlib import Path
 
 from dualstudent.errors import UserError
-from dualstudent.interruption import Interrupted
 from dualstudent.recipes.schema import Recipe
+from dualstudent.signals import Interrupted
 from dualstudent.training.loop import follow
 
 

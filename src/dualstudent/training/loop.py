@@ -12,17 +12,17 @@ from typing import Any
 
 import torch
 
+from dualstudent.atomic import atomic_write
 from dualstudent.data.prepared import PreparedData
 from dualstudent.errors import UserError
-from dualstudent.interruption import Interrupted, StopRequest
 from dualstudent.recipes.schema import Recipe
+from dualstudent.signals import Interrupted, StopRequest
 from dualstudent.training.checkpoint import restore_checkpoint, save_checkpoint, write_tensors
 from dualstudent.training.course import Course, LossNotFinite
-from dualstudent.training.processes import followers, gathered, largest
-from dualstudent.training.result import summarised
+from dualstudent.training.distributed import followers, gather_ranks, reduce_max
+from dualstudent.training.result import summarize_metrics
 from dualstudent.training.run import Run
 from dualstudent.training.training import Training
-from dualstudent.writing import replaced_at_once
 
 _SECONDS_BETWEEN_CHECKPOINTS = 60.0
 
@@ -48,7 +48,7 @@ def train(
 ) -> Run:
     """What :func:`dualstudent.train` does before it draws a page."""
     folder = Path(folder)
-    Run.check_is_free(folder)
+    Run.check_free(folder)
     with followers(recipe, folder):
         training = Training(recipe, data)
         run = Run.create(folder, training.recipe, training.data)
@@ -105,14 +105,12 @@ class _Loop:
         training, course = self._training, self._course
         if not self._run.checkpoint.is_file():
             return
-        sums, position = restore_checkpoint(
-            self._run.checkpoint, training.method, training.optimizers
-        )
+        sums, index = restore_checkpoint(self._run.checkpoint, training.method, training.optimizers)
         own = training.fabric.global_rank
         course.sums = sums.reshape(training.fabric.world_size, -1)[own].to(training.fabric.device)
-        course.step, self._seconds = position["step"], position["seconds"]
-        self._metrics_size = position["metrics_size"]
-        course.names = [(student, term) for student, term in position["names"]]
+        course.step, self._seconds = index["step"], index["seconds"]
+        self._metrics_size = index["metrics_size"]
+        course.names = [(student, term) for student, term in index["names"]]
 
     def run_to_end(self) -> None:
         training, course = self._training, self._course
@@ -133,7 +131,7 @@ class _Loop:
                 overdue = waited > _SECONDS_BETWEEN_CHECKPOINTS
                 tally = training.data.tally
                 too_many_broken = tally is not None and tally.too_many
-                stopped, due, refused = largest(
+                stopped, due, refused = reduce_max(
                     training.fabric, [stop.received or 0, int(overdue), int(too_many_broken)]
                 )
                 if refused and tally is not None:
@@ -195,7 +193,7 @@ class _Loop:
             )
         self._last_checkpoint = time.monotonic()
         sums = torch.zeros(len(course.names)) if course.sums is None else course.sums
-        sums = gathered(self._training.fabric, sums)
+        sums = gather_ranks(self._training.fabric, sums)
         if not self._leads:
             return
         save_checkpoint(
@@ -229,8 +227,8 @@ class _Loop:
             "data": run.read_fingerprint(),
         }
         write_tensors(run.model, weights, notes)
-        summary = summarised(run.read_metrics(), method.headline, self._seconds)
+        summary = summarize_metrics(run.read_metrics(), method.headline, self._seconds)
         if training.data.tally is not None:
             summary["unreadable_images"] = training.data.tally.different
-        with replaced_at_once(run.result) as partial:
+        with atomic_write(run.result) as partial:
             partial.write_text(json.dumps(summary, indent=1) + "\n")

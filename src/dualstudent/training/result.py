@@ -6,7 +6,7 @@ from typing import Any
 from dualstudent.training.run import versions
 
 
-def summarised(
+def summarize_metrics(
     metrics: list[dict[str, Any]], headline: list[str], seconds: float
 ) -> dict[str, Any]:
     """What a run achieved.

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import platform
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import Any, Literal
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.splits import write_manifest
 from dualstudent.errors import UserError
-from dualstudent.recipes.reading import load_recipe, to_toml
+from dualstudent.recipes.reading import RenamedKeyWarning, load_recipe, to_toml
 from dualstudent.recipes.schema import Recipe
 
 FORMAT = 2
@@ -83,7 +84,7 @@ class Run:
     @classmethod
     def create(cls, folder: Path, recipe: Recipe, data: PreparedData) -> "Run":
         """A new run, there as a whole or not at all; never where there is something already."""
-        cls.check_is_free(folder)
+        cls.check_free(folder)
         partial = cls(folder.with_name(folder.name + ".partial"))
         partial.folder.mkdir(parents=True, exist_ok=True)
         partial.recipe.write_text(to_toml(recipe), "utf-8")
@@ -95,7 +96,7 @@ class Run:
         return cls(folder)
 
     @classmethod
-    def check_is_free(cls, folder: Path) -> None:
+    def check_free(cls, folder: Path) -> None:
         """Refuse a folder that a run would overwrite, or that cannot be made."""
         for above in folder.parents:
             if above.is_file():
@@ -144,7 +145,8 @@ class Run:
 
     def read_recipe(self) -> Recipe:
         """The recipe as it was when the run began."""
-        return load_recipe(self.recipe)
+        with warnings.catch_warnings(action="ignore", category=RenamedKeyWarning):
+            return load_recipe(self.recipe)  # nobody edits it, so nobody needs to be told
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """What was measured, epoch by epoch."""

@@ -6,17 +6,17 @@ import torch
 from torch import nn
 from torch.optim import SGD
 
-from dualstudent.data.batches import Batches
+from dualstudent.data.batching.loader import Batches
+from dualstudent.data.batching.samplers import Share
 from dualstudent.data.prepare import DataSettings, prepare
 from dualstudent.data.prepared import PreparedData
-from dualstudent.data.streams import Share
 from dualstudent.errors import UserError
+from dualstudent.generators import derive_seed
 from dualstudent.methods import METHODS, Method, StudentLoss, Task
 from dualstudent.networks.build import build_network
-from dualstudent.randomness import seed_for
 from dualstudent.recipes.schema import Recipe
+from dualstudent.training.distributed import build_fabric
 from dualstudent.training.evaluation import Evaluator
-from dualstudent.training.processes import build_fabric
 from dualstudent.training.schedules import Schedule
 
 
@@ -26,7 +26,7 @@ class Training:
     Args:
         recipe: what to build.
         data: what to learn from, instead of what ``recipe.data`` names. Its perturbations are its
-            own: ``recipe.augmentation`` and ``recipe.normalisation`` are not looked at.
+            own: ``recipe.augmentation`` and ``recipe.normalization`` are not looked at.
         check: is shown the data before anything is built for them, and may refuse them.
 
     Raises:
@@ -51,7 +51,7 @@ class Training:
         self.recipe = recipe
         self.fabric = build_fabric(recipe.device)
         self.data = data or prepare(
-            recipe.data, recipe.seed, recipe.augmentation, recipe.normalisation
+            recipe.data, recipe.seed, recipe.augmentation, recipe.normalization
         )
         check(self.data)
         self.method = build_method(recipe, self.data)
@@ -84,7 +84,7 @@ class Training:
     def take_step(self, step: int) -> list[StudentLoss]:
         """Take step ``step``, counted from 0; all it draws is a function of (seed, step)."""
         rank = self.fabric.global_rank
-        torch.manual_seed(seed_for(self.recipe.seed, "step", step, *([rank] if rank else [])))
+        torch.manual_seed(derive_seed(self.recipe.seed, "step", step, *([rank] if rank else [])))
         terms = self._wrapped(self._batches.at(step), self.schedule.ramp(step))
         losses = [StudentLoss(each) for each in terms]
         self.fabric.backward(torch.stack([loss.total for loss in losses]).sum())
@@ -98,7 +98,7 @@ class Training:
 
     def finish_epoch(self, epoch: int) -> None:
         """What the method does at the end of epoch ``epoch``, counted from 0."""
-        torch.manual_seed(seed_for(self.recipe.seed, "epoch", epoch))
+        torch.manual_seed(derive_seed(self.recipe.seed, "epoch", epoch))
         length = self.schedule.steps_per_epoch
         steps = range(epoch * length, (epoch + 1) * length)
         self.method.after_epoch(epoch, (self._batches.at(step) for step in steps))

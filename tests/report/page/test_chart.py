@@ -14,7 +14,7 @@ from dualstudent.report.page.chart import (
     Point,
     Row,
     Series,
-    thinned,
+    thin,
 )
 
 
@@ -49,7 +49,7 @@ def test_a_value_lies_where_its_axes_say_and_a_line_breaks_where_there_is_none()
 
 @pytest.mark.parametrize("count", [1, 199, 200, 201, 600])
 def test_thinned_rows_keep_the_first_the_last_and_the_order(count: int) -> None:
-    kept = thinned(range(count))
+    kept = thin(range(count))
     assert len(kept) == min(count, 200)
     assert (kept[0], kept[-1]) == (0, count - 1)
     assert kept == sorted(set(kept))

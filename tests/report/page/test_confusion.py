@@ -7,7 +7,7 @@ from PIL import Image
 
 from dualstudent.report.page.classes import class_table
 from dualstudent.report.page.confusion import confusion, heat_map
-from tests.report.page.made import evidence_of, verdict_of
+from tests.support.evidence import evidence_of, verdict_of
 
 
 def test_cells_and_pairs_are_those_of_the_matrix() -> None:

@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from dualstudent.report.page.gallery import Gallery, galleries, thumbnail
-from tests.report.page.made import HOSTILE, data_of, said
+from tests.support.evidence import HOSTILE, data_of, said
 
 CLASSES = ("cat\n", HOSTILE, "emu")
 SHOWN = ("cat\\n", HOSTILE, "emu")
@@ -25,11 +25,11 @@ def decoded(source: str) -> np.ndarray:
 def made() -> tuple[list[Gallery], list[dict[str, Any]], torch.Tensor]:
     """The galleries, all facts sample by sample, and the pixels."""
     answers, truth = said(60, 3)
-    kept = torch.arange(60) != 5  # one that could not be read: positions are not rows
+    kept = torch.arange(60) != 5  # one that could not be read: indices are not rows
     columns = (
         getattr(answers, name)[kept]
         for name in (
-            "positions",
+            "indices",
             "probabilities",
             "stable",
             "stable_for_all",
@@ -52,7 +52,7 @@ def made() -> tuple[list[Gallery], list[dict[str, Any]], torch.Tensor]:
             "moved": float(moved),
         }
         for place, p, stable, labels, moved in zip(
-            answers.positions.tolist(),
+            answers.indices.tolist(),
             answers.probabilities.double(),
             answers.stable,
             answers.labels,
@@ -98,5 +98,5 @@ def test_large_images_become_small() -> None:
     draw = torch.Generator().manual_seed(0)
     photo = torch.randint(256, (3, 300, 200), generator=draw).to(torch.uint8)
     assert decoded(thumbnail(photo)).shape == (96, 64, 3)
-    grey = torch.randint(256, (1, 9, 9), generator=draw).to(torch.uint8)
-    assert np.array_equal(decoded(thumbnail(grey))[..., 0], grey[0].numpy())
+    gray = torch.randint(256, (1, 9, 9), generator=draw).to(torch.uint8)
+    assert np.array_equal(decoded(thumbnail(gray))[..., 0], gray[0].numpy())

@@ -8,9 +8,9 @@ from hashlib import sha256
 import pytest
 
 from dualstudent.report.page.evidence import Evidence
-from dualstudent.report.page.page import rendered
-from tests.html_page import Page
-from tests.report.page.made import HOSTILE, evidence_of, verdict_of
+from dualstudent.report.page.page import render
+from tests.support.evidence import HOSTILE, evidence_of, verdict_of
+from tests.support.html_page import Page
 
 NAMES = (HOSTILE, "dog", *map(str, range(5)))
 
@@ -23,7 +23,7 @@ def evidence() -> Evidence:
 @pytest.fixture(scope="module", params=[1, 3])
 def text(request: pytest.FixtureRequest, evidence: Evidence) -> str:
     runs = [evidence, replace(evidence, name="second"), replace(evidence, name="third")]
-    return rendered(runs[: request.param])
+    return render(runs[: request.param])
 
 
 def test_names_stay_text(text: str) -> None:
@@ -89,7 +89,7 @@ def test_a_run_that_was_not_evaluated_says_so_and_shows_its_losses(evidence: Evi
     metrics = [record | {"test": {}} for record in evidence.metrics]
     result = evidence.result | {"error": None, "networks": {}}
     blind = replace(evidence, verdict=None, metrics=metrics, result=result)
-    page = Page(rendered([blind]))
+    page = Page(render([blind]))
     assert any("was not evaluated" in paragraph for paragraph in page.texts["p"])
     assert page.texts["h2"] == ["How it learned", "Recipe"]
     assert page.texts["h3"] == ["Loss: classification", f"Loss: {HOSTILE.replace('_', ' ')}"]
@@ -105,7 +105,7 @@ def test_sections_come_in_the_order_of_their_use_and_the_navigation_keeps_it(tex
 
 
 def test_it_begins_with_how_often_the_network_in_use_is_right(evidence: Evidence) -> None:
-    page = Page(rendered([evidence]).replace("\xa0", " "))
+    page = Page(render([evidence]).replace("\xa0", " "))
     lead = (
         "Of the 80 test images student1 answers 87.66 % right. 81.50 % of its answers are stable; "
         "of those 97.25 % are right."
@@ -134,18 +134,16 @@ def test_side_by_side_it_begins_with_the_best(
         replace(evidence, name=name, result=evidence.result | {"error": error})
         for name, error in zip(("one", "two", "three"), errors, strict=False)
     ]
-    assert any(
-        text.replace("\xa0", " ").startswith(lead) for text in Page(rendered(runs)).texts["p"]
-    )
+    assert any(text.replace("\xa0", " ").startswith(lead) for text in Page(render(runs)).texts["p"])
 
 
 def test_equal_evidence_gives_equal_bytes(evidence: Evidence) -> None:
-    assert rendered([evidence]) == rendered([evidence])
+    assert render([evidence]) == render([evidence])
 
 
-def test_every_run_has_a_colour_of_the_style_sheet(evidence: Evidence) -> None:
+def test_every_run_has_a_color_of_the_style_sheet(evidence: Evidence) -> None:
     runs = [replace(evidence, name=str(number)) for number in range(10)]
-    text = rendered(runs)
+    text = render(runs)
     used = set(re.findall(r'class="(?:[^"]* )?(c\d+)[ "]', text))
     assert used == set(re.findall(r"\.(c\d+) {", text)) == {f"c{number}" for number in range(8)}
     marks = re.findall(r'<circle class="mark (c\d+)"', text)

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 from dualstudent import load_recipe
 from dualstudent.report.page.settings import settings
-from tests.report.page.made import evidence_of, verdict_of
+from tests.support.evidence import evidence_of, verdict_of
 
 NAMES = ("cat", "dog")
 

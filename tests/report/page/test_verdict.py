@@ -3,16 +3,16 @@
 import pytest
 import torch
 
-from dualstudent.report.page.page import rendered
-from dualstudent.report.page.verdict import judged
-from dualstudent.trust import (
+from dualstudent.calibration import (
     confusion_matrix,
     coverage_curve,
     expected_calibration_error,
     fit_temperature,
-    with_temperature,
+    recalibrate,
 )
-from tests.report.page.made import data_of, evidence_of, said, verdict_of
+from dualstudent.report.page.page import render
+from dualstudent.report.page.verdict import judge
+from tests.support.evidence import data_of, evidence_of, said, verdict_of
 
 CLASSES = ("cat", "dog", "emu")
 
@@ -20,7 +20,7 @@ CLASSES = ("cat", "dog", "emu")
 def test_every_percent_of_coverage_is_the_first_point_that_reaches_it() -> None:
     answers, truth = said(37, 3)
     predicted = answers.beside(truth)
-    found = judged(answers, data_of(truth, CLASSES), "s", ["s"], False, 5).coverage
+    found = judge(answers, data_of(truth, CLASSES), "s", ["s"], False, 5).coverage
 
     confidence, right = predicted.confidence.tolist(), predicted.correct.tolist()
     for percent, point in enumerate(found, start=1):
@@ -36,7 +36,7 @@ def test_it_is_what_trust_says_and_a_temperature_only_if_asked_for() -> None:
     answers, truth = said(500, 3)
     predicted = answers.beside(truth)
     plain, tempered = (
-        judged(answers, data_of(truth, CLASSES), "s", ["s", "t"], wanted, 5)
+        judge(answers, data_of(truth, CLASSES), "s", ["s", "t"], wanted, 5)
         for wanted in (False, True)
     )
     assert torch.equal(plain.matrix, confusion_matrix(predicted))
@@ -45,7 +45,7 @@ def test_it_is_what_trust_says_and_a_temperature_only_if_asked_for() -> None:
     temperature = fit_temperature(predicted)
     assert tempered.temperature == temperature
     assert tempered.tempered is not None
-    expected = expected_calibration_error(with_temperature(predicted, temperature))
+    expected = expected_calibration_error(recalibrate(predicted, temperature))
     assert tempered.tempered.error == expected
     assert plain.stable.coverage == predicted.stable.sum().item() / 500
     stable = predicted.labels[predicted.stable].tolist()
@@ -55,14 +55,14 @@ def test_it_is_what_trust_says_and_a_temperature_only_if_asked_for() -> None:
 def test_a_set_without_mistakes_has_no_temperature() -> None:
     answers, _ = said(50, 3)
     truth = answers.probabilities.argmax(dim=1)
-    verdict = judged(answers, data_of(truth, CLASSES), "s", ["s"], True, 5)
+    verdict = judge(answers, data_of(truth, CLASSES), "s", ["s"], True, 5)
     assert verdict.temperature is None
 
 
 def test_samples_that_cannot_be_read_are_counted() -> None:
     answers, truth = said(40, 3)
     more = torch.cat([truth, truth[:2]])
-    verdict = judged(answers, data_of(more, CLASSES), "s", ["s"], False, 5)
+    verdict = judge(answers, data_of(more, CLASSES), "s", ["s"], False, 5)
     assert (verdict.samples, verdict.unreadable) == (40, 2)
 
 
@@ -73,4 +73,4 @@ def test_100k_images_make_a_page_below_10_megabytes(classes: int) -> None:
     verdict = verdict_of(samples, names, side=96)
     runs = [evidence_of(name, verdict, names, epochs=600) for name in ("one", "two", "three")]
     assert verdict.samples == samples
-    assert len(rendered(runs).encode()) < 10_000_000
+    assert len(render(runs).encode()) < 10_000_000

@@ -6,7 +6,7 @@ from statistics import fmean
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dualstudent.experiments.figures.colours import colour_of
+from dualstudent.experiments.figures.colors import color_of
 from dualstudent.experiments.figures.series import Series, draw_series, evaluated, over_seeds
 from dualstudent.experiments.finished import FinishedRuns
 from dualstudent.experiments.schema import Cell, Experiment
@@ -28,13 +28,13 @@ def draw_accuracy(experiment: Experiment, runs: FinishedRuns, title: str) -> Fig
     axes = figure.subplots()
     said = []
     for cell in sorted(curves, key=lambda cell: -curves[cell].means[-1]):
-        colour = colour_of(runs[cell][0].read_recipe())
+        color = color_of(runs[cell][0].read_recipe())
         value = curves[cell].last
         paper = _paper_accuracy(experiment, cell)
         if paper is not None:
             value += f" (paper ◇ {paper:.2f})"
-            _mark_at_the_edge(axes, paper, colour)
-        draw_series(axes, curves[cell], literal(f"{cell.row}\n{value}"), colour)
+            _mark_at_the_edge(axes, paper, color)
+        draw_series(axes, curves[cell], literal(f"{cell.row}\n{value}"), color)
         said.append(f"{cell.row} {value}")
     against_epochs(axes)
     axes.set_ylabel("test accuracy in %")
@@ -49,12 +49,12 @@ def draw_accuracy(experiment: Experiment, runs: FinishedRuns, title: str) -> Fig
     return figure
 
 
-def _mark_at_the_edge(axes: Axes, value: float, colour: str) -> None:
+def _mark_at_the_edge(axes: Axes, value: float, color: str) -> None:
     axes.plot(
         [1.02],
         [value],
         "D",
-        color=colour,
+        color=color,
         markerfacecolor="none",
         clip_on=False,
         transform=axes.get_yaxis_transform(),

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from dualstudent.experiments.figures.colours import GREY, INK, colour_of
+from dualstudent.experiments.figures.colors import GRAY, INK, color_of
 from dualstudent.experiments.figures.series import deviation
 from dualstudent.experiments.finished import FinishedRuns
 from dualstudent.experiments.measures import MEASURES, headline
@@ -33,8 +33,8 @@ def draw(experiment: Experiment, runs: FinishedRuns) -> dict[str, Figure]:
         _draw_panel(axes, experiment, runs, title, lines)
     for axes in places[len(panels) :]:
         axes.set_axis_off()
-    hollow = Patch(facecolor="none", edgecolor=GREY, linewidth=1.5, label="paper")
-    filled = Patch(facecolor=GREY, label="measured, ± standard deviation, one dot a seed")
+    hollow = Patch(facecolor="none", edgecolor=GRAY, linewidth=1.5, label="paper")
+    filled = Patch(facecolor=GRAY, label="measured, ± standard deviation, one dot a seed")
     figure.legend(handles=[hollow, filled], loc="outside upper left", ncols=2, frameon=False)
     figure.set_label(
         f"{experiment.title}: paper and measured values as bars, for {', '.join(panels)}. The "
@@ -71,31 +71,31 @@ def _draw_panel(
     axes.set_ylim(len(lines) - 0.4, -0.6)
     for y, cell in enumerate(lines.values()):
         paper, found = experiment.paper(cell), runs.get(cell, [])
-        colour = colour_of(found[0].read_recipe()) if found else GREY
+        color = color_of(found[0].read_recipe()) if found else GRAY
         if paper is not None:
-            _draw_paper(axes, y - _HEIGHT / 2, paper, colour)
+            _draw_paper(axes, y - _HEIGHT / 2, paper, color)
         if found:
             values = [headline(run, measure) for run in found]
-            _draw_measured(axes, y + _HEIGHT / 2, values, colour)
+            _draw_measured(axes, y + _HEIGHT / 2, values, color)
         elif cell in runs:
-            axes.text(0, y + _HEIGHT / 2, " not run", va="center", color=GREY, fontsize=8)
+            axes.text(0, y + _HEIGHT / 2, " not run", va="center", color=GRAY, fontsize=8)
     axes.set_xlim(left=0)
 
 
-def _draw_paper(axes: Axes, y: float, paper: PaperValue, colour: str) -> None:
+def _draw_paper(axes: Axes, y: float, paper: PaperValue, color: str) -> None:
     axes.barh(
         y,
         paper.mean,
         _HEIGHT * 0.9,
         xerr=paper.spread,
         facecolor="none",
-        edgecolor=colour,
-        ecolor=GREY,
+        edgecolor=color,
+        ecolor=GRAY,
         linewidth=1.5,
     )
 
 
-def _draw_measured(axes: Axes, y: float, values: list[float], colour: str) -> None:
+def _draw_measured(axes: Axes, y: float, values: list[float], color: str) -> None:
     error = deviation(values) if len(values) > 1 else None
-    axes.barh(y, fmean(values), _HEIGHT * 0.9, xerr=error, color=colour, ecolor=INK, zorder=1)
+    axes.barh(y, fmean(values), _HEIGHT * 0.9, xerr=error, color=color, ecolor=INK, zorder=1)
     axes.plot(values, [y] * len(values), "o", color="white", markeredgecolor=INK, markersize=4)

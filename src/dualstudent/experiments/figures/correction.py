@@ -7,7 +7,7 @@ from textwrap import fill
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dualstudent.experiments.figures.colours import INK, colour_of
+from dualstudent.experiments.figures.colors import INK, color_of
 from dualstudent.experiments.figures.series import draw_series, over_seeds
 from dualstudent.experiments.figures.tracked import MODELS, Tracked, read_tracked
 from dualstudent.experiments.finished import FinishedRuns
@@ -21,7 +21,7 @@ from dualstudent.training.run import Run
 @dataclass(frozen=True)
 class _Look:
     label: str
-    colour: str
+    color: str
     dashes: str = "-"
 
 
@@ -85,7 +85,7 @@ def _is_dual_student(run: Run) -> bool:
 
 
 def _looks(dual_student: Run, mean_teacher: Run) -> dict[str, _Look]:
-    ours, theirs = (colour_of(run.read_recipe()) for run in (dual_student, mean_teacher))
+    ours, theirs = (color_of(run.read_recipe()) for run in (dual_student, mean_teacher))
     return {
         "f₁": _Look("f₁, Dual Student", ours),
         "f₂": _Look("f₂, Dual Student", ours, "--"),
@@ -110,7 +110,7 @@ def _draw_example(axes: Axes, seeds: Sequence[Tracked], looks: Mapping[str, _Loo
     tracked, sample = chosen
     for model, look in looks.items():
         series = over_seeds([tracked.probability(model, sample)])
-        draw_series(axes, series, look.label, look.colour, look.dashes)
+        draw_series(axes, series, look.label, look.color, look.dashes)
 
 
 def _draw_all(axes: Axes, seeds: Sequence[Tracked], looks: Mapping[str, _Look]) -> None:
@@ -122,4 +122,4 @@ def _draw_all(axes: Axes, seeds: Sequence[Tracked], looks: Mapping[str, _Look]) 
         return
     for model, look in looks.items():
         series = over_seeds([tracked.share_right(model) for tracked in with_any])
-        draw_series(axes, series, look.label, look.colour, look.dashes)
+        draw_series(axes, series, look.label, look.color, look.dashes)

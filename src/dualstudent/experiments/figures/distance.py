@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dualstudent.experiments.figures.colours import colour_of
+from dualstudent.experiments.figures.colors import color_of
 from dualstudent.experiments.figures.series import Series, draw_series, evaluated, over_seeds
 from dualstudent.experiments.finished import FinishedRuns
 from dualstudent.experiments.panels import DISTANCE
@@ -26,7 +26,7 @@ def draw(experiment: Experiment, runs: FinishedRuns) -> dict[str, Figure]:
     for axes, what in zip(figure.subplots(1, 2), ("weights", "predictions"), strict=True):
         curves = {cell: distances(runs[cell], what) for cell in cells}
         for cell, series in curves.items():
-            draw_series(axes, series, literal(cell.row), colour_of(runs[cell][0].read_recipe()))
+            draw_series(axes, series, literal(cell.row), color_of(runs[cell][0].read_recipe()))
             said.append(f"{what} of {cell.row} {series.last}")
         against_epochs(axes, f"distance of {what}")
         _choose_scale(axes, list(curves.values()))

@@ -7,10 +7,10 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from dualstudent.data.catalogue import load
-from dualstudent.data.files import DataWarning, data_folder
-from dualstudent.data.images import Images
+from dualstudent.data.datasets import Images
 from dualstudent.data.prepare import DataSettings
+from dualstudent.data.sources.catalog import load
+from dualstudent.data.sources.files import DataWarning, data_folder
 from dualstudent.errors import UserError
 from dualstudent.experiments.finished import FinishedRuns
 from dualstudent.experiments.schema import Experiment
@@ -31,8 +31,8 @@ def draw(_: Experiment, runs: FinishedRuns) -> dict[str, Figure]:
     return {"domains": _grid(domains)}
 
 
-def first_of_each_class(images: Images) -> Tensor:
-    """(classes,) positions; a class without an image has none."""
+def find_first_of_each_class(images: Images) -> Tensor:
+    """(classes,) indices; a class without an image has none."""
     found = [(images.labels == label).nonzero()[:1, 0] for label in range(len(images.classes))]
     return torch.cat(found)
 
@@ -47,7 +47,8 @@ def _load(settings: DataSettings) -> list[tuple[str, Images]]:
     domains = [(name, images) for name, images in loaded if isinstance(images, Images)]
     size = settings.image_size or domains[0][1].image_size
     return [
-        (name, images.select(first_of_each_class(images)).resized(size)) for name, images in domains
+        (name, images.select(find_first_of_each_class(images)).resize(size))
+        for name, images in domains
     ]
 
 
@@ -58,8 +59,8 @@ def _grid(domains: Sequence[tuple[str, Images]]) -> Figure:
     for row, (name, images) in zip(grid, domains, strict=True):
         row[0].set_ylabel(name.upper(), rotation=0, ha="right", va="center")
         for axes, pixels in zip(row, images.pixels, strict=False):
-            grey = pixels.float().mean(dim=0).numpy()
-            axes.imshow(grey, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+            gray = pixels.float().mean(dim=0).numpy()
+            axes.imshow(gray, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
         for axes in row:
             axes.set(xticks=[], yticks=[])
     names = " and ".join(name.upper() for name, _ in domains)

@@ -62,10 +62,10 @@ def evaluated(run: Run) -> list[dict[str, Any]]:
     return [record for record in run.read_metrics() if record["test"]]
 
 
-def draw_series(axes: Axes, series: Series, label: str, colour: str, dashes: str = "-") -> None:
+def draw_series(axes: Axes, series: Series, label: str, color: str, dashes: str = "-") -> None:
     """A line for the mean, and a band of one standard deviation on either side."""
-    axes.plot(series.epochs, series.means, dashes, color=colour, label=label, linewidth=1.8)
+    axes.plot(series.epochs, series.means, dashes, color=color, label=label, linewidth=1.8)
     if len(series.values[0]) > 1:
         pairs = list(zip(series.means, series.deviations, strict=True))
         low, high = [m - d for m, d in pairs], [m + d for m, d in pairs]
-        axes.fill_between(series.epochs, low, high, color=colour, alpha=0.2, linewidth=0)
+        axes.fill_between(series.epochs, low, high, color=color, alpha=0.2, linewidth=0)

@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dualstudent.experiments.figures.colours import ALL, INK, STABLE
+from dualstudent.experiments.figures.colors import ALL, INK, STABLE
 from dualstudent.experiments.figures.series import deviation
 from dualstudent.experiments.finished import FinishedRuns
 from dualstudent.experiments.measures import spread
@@ -80,14 +80,14 @@ def _headline(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _draw_bars(axes: Axes, results: Sequence[Mapping[str, Any]]) -> None:
-    for offset, (kind, label, colour) in zip((-_WIDTH / 2, _WIDTH / 2), _KINDS, strict=True):
+    for offset, (kind, label, color) in zip((-_WIDTH / 2, _WIDTH / 2), _KINDS, strict=True):
         values = {number: v for number, v in enumerate(per_class(results, kind)) if v}
         axes.bar(
             [number + offset for number in values],
             [fmean(v) for v in values.values()],
             _WIDTH * 0.92,
             yerr=[deviation(v) for v in values.values()] if len(results) > 1 else None,
-            color=colour,
+            color=color,
             ecolor=INK,
             error_kw={"linewidth": 1},
             label=label,

@@ -81,7 +81,7 @@ def _series(place: int, run: Evidence, verdict: Verdict, alone: bool) -> Iterato
         yield _line(line, verdict.tempered, place + alone, 1)
 
 
-def _line(name: str, calibration: Calibration, colour: int, dash: int) -> Series:
+def _line(name: str, calibration: Calibration, color: int, dash: int) -> Series:
     points = [
         None
         if each.accuracy is None or each.confidence is None
@@ -92,4 +92,4 @@ def _line(name: str, calibration: Calibration, colour: int, dash: int) -> Series
         )
         for each in calibration.bins
     ]
-    return Series(name, points, colour, dash)
+    return Series(name, points, color, dash)

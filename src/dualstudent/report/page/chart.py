@@ -14,7 +14,7 @@ Shape = Literal["circle", "diamond"]
 
 WIDTH, HEIGHT = 400.0, 246.0
 LEFT, RIGHT, TOP, BOTTOM = 46.0, 14.0, 22.0, 40.0
-COLOURS = 8
+COLORS = 8
 _DOTS_UP_TO = 30  # rows; more would hide the line
 
 
@@ -85,19 +85,19 @@ class Series:
     Attributes:
         name: of the line.
         points: one per row, None where there is none.
-        colour: its number, counted from 0.
+        color: its number, counted from 0.
         dash: 0 for a solid line.
     """
 
     name: str
     points: Sequence[Point | None]
-    colour: int = 0
+    color: int = 0
     dash: int = 0
 
     @property
     def style(self) -> str:
         """Its classes in the style sheet."""
-        return f"{_class_of(self.colour)} d{self.dash % 4}"
+        return f"{_class_of(self.color)} d{self.dash % 4}"
 
 
 @dataclass(frozen=True)
@@ -115,13 +115,13 @@ class Mark:
 
     point: Point
     name: str
-    colour: int = 0
+    color: int = 0
     shape: Shape = "circle"
 
     @property
     def style(self) -> str:
         """Its class in the style sheet."""
-        return _class_of(self.colour)
+        return _class_of(self.color)
 
 
 @dataclass(frozen=True)
@@ -177,11 +177,11 @@ class Chart:
         return "".join(pieces)
 
 
-def thinned(rows: Sequence[T], most: int = 200) -> list[T]:
+def thin(rows: Sequence[T], most: int = 200) -> list[T]:
     """At most ``most`` of the rows, evenly, the last one always among them.
 
     Example:
-        >>> thinned(range(10), 4)
+        >>> thin(range(10), 4)
         [0, 3, 6, 9]
     """
     if len(rows) <= most:
@@ -189,8 +189,8 @@ def thinned(rows: Sequence[T], most: int = 200) -> list[T]:
     return [rows[round(i * (len(rows) - 1) / (most - 1))] for i in range(most)]
 
 
-def _class_of(colour: int) -> str:
-    return f"c{colour % COLOURS}"
+def _class_of(color: int) -> str:
+    return f"c{color % COLORS}"
 
 
 def _round_step(span: float) -> float:

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
+from dualstudent.calibration import CoveragePoint
 from dualstudent.report.page.chart import Axis, Chart, Mark, Point, Row, Series, Shape
 from dualstudent.report.page.evidence import Evidence
 from dualstudent.report.page.numbers import percent
 from dualstudent.report.page.verdict import Verdict
-from dualstudent.trust import CoveragePoint
 
 
 def coverage_chart(runs: Sequence[Evidence]) -> Chart:
@@ -62,8 +62,8 @@ def _in_words(text: str, point: CoveragePoint) -> str:
 
 def _lines(place: int, verdict: Verdict, prefix: str) -> Iterator[Series]:
     surest, steadiest = f"{prefix}most confident first", f"{prefix}most stable first"
-    yield Series(surest, _points(verdict.coverage), colour=place)
-    yield Series(steadiest, _points(verdict.by_stability), colour=place, dash=1)
+    yield Series(surest, _points(verdict.coverage), color=place)
+    yield Series(steadiest, _points(verdict.by_stability), color=place, dash=1)
 
 
 def _points(curve: Sequence[CoveragePoint]) -> list[Point | None]:

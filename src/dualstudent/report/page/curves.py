@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dualstudent.report.page.chart import Axis, Chart, Point, Row, Series, thinned
+from dualstudent.report.page.chart import Axis, Chart, Point, Row, Series, thin
 from dualstudent.report.page.evidence import Evidence
 from dualstudent.report.page.numbers import percent
 
@@ -112,10 +112,10 @@ def _chart(
     lines: Sequence[_Line],
     alone: bool,
 ) -> Chart:
-    """Of one run, networks differ by colour; of several, runs do, and networks by their dashes."""
+    """Of one run, networks differ by color; of several, runs do, and networks by their dashes."""
     unit, text = ("", _number) if key.startswith("loss") else ("%", percent)
     values = [value for line in lines for value in line.values.values()]
-    epochs = thinned(sorted({epoch for line in lines for epoch in line.values}))
+    epochs = thin(sorted({epoch for line in lines for epoch in line.values}))
     return Chart(
         key,
         title,
@@ -132,7 +132,7 @@ def _chart(
                     else None
                     for epoch in epochs
                 ],
-                colour=line.network if alone else line.run,
+                color=line.network if alone else line.run,
                 dash=0 if alone else line.network,
             )
             for line in lines

@@ -7,10 +7,10 @@ from typing import Any, Literal
 import torch
 
 from dualstudent.data.prepared import PreparedData
-from dualstudent.errors import UserError, on_one_line
+from dualstudent.errors import UserError, escape_line
 from dualstudent.recipes.schema import Recipe
-from dualstudent.report.page.verdict import Verdict, judged
-from dualstudent.training.answers import Answers, answers
+from dualstudent.report.page.verdict import Verdict, judge
+from dualstudent.training.inference import Answers, answers
 from dualstudent.training.model import load_trained
 from dualstudent.training.run import Run
 from dualstudent.training.training import Training
@@ -129,7 +129,7 @@ def _of_one(run: Run, name: str, training: Training, pictures: int) -> Evidence:
     part = recipe.data.evaluated_part
     verdict = None
     if len(data.test_labels):
-        verdict = judged(
+        verdict = judge(
             _asked(run, training),
             data,
             training.method.exported,
@@ -145,7 +145,7 @@ def _of_one(run: Run, name: str, training: Training, pictures: int) -> Evidence:
         part,
         len(data.labeled),
         len(data.unlabeled) if training.method.learns_from_unlabeled else 0,
-        tuple(on_one_line(each) for each in data.classes),
+        tuple(escape_line(each) for each in data.classes),
         result.get("unreadable_images", 0) + data.left_out,
         verdict,
     )
@@ -165,4 +165,4 @@ def _names(runs: Sequence[Run]) -> list[str]:
     names = [run.folder.resolve().name for run in runs]
     if len(set(names)) < len(names):
         names = [str(run.folder) for run in runs]
-    return [on_one_line(name) for name in names]
+    return [escape_line(name) for name in names]

@@ -9,10 +9,10 @@ from pathlib import Path
 from PIL import Image
 from torch import Tensor
 
+from dualstudent.calibration import PredictedSet
 from dualstudent.data.prepared import PreparedData
-from dualstudent.errors import on_one_line
-from dualstudent.training.answers import Answers
-from dualstudent.trust import PredictedSet
+from dualstudent.errors import escape_line
+from dualstudent.training.inference import Answers
 
 _SIDE = 96  # pixels of a thumbnail, at most
 _EXACT_UP_TO = 48  # pixels; of small images every one counts, photos would take too much space
@@ -89,7 +89,7 @@ def galleries(
     Returns:
         None if the samples are no images.
     """
-    if data.test.pictures(answers.positions[:0]) is None or data.test.shape[0] not in (1, 3):
+    if data.test.pictures(answers.indices[:0]) is None or data.test.shape[0] not in (1, 3):
         return None
 
     wanted = [
@@ -109,12 +109,12 @@ def galleries(
 def _pictures(
     rows: Tensor, answers: Answers, predicted: PredictedSet, data: PreparedData
 ) -> list[Picture]:
-    positions = answers.positions[rows]
-    pixels = data.test.pictures(positions)
+    indices = answers.indices[rows]
+    pixels = data.test.pictures(indices)
     assert pixels is not None
-    classes = [on_one_line(name) for name in data.classes]
+    classes = [escape_line(name) for name in data.classes]
     facts = (
-        positions,
+        indices,
         predicted.labels[rows],
         answers.labels[rows],
         predicted.confidence[rows],
@@ -127,9 +127,9 @@ def _pictures(
             tuple(classes[label] for label in labels),
             confidence,
             right,
-            _short(data.test_files[position]) if data.test_files else "",
+            _short(data.test_files[index]) if data.test_files else "",
         )
-        for image, position, truth, labels, confidence, right in zip(
+        for image, index, truth, labels, confidence, right in zip(
             pixels, *(fact.tolist() for fact in facts), strict=True
         )
     ]
@@ -137,7 +137,7 @@ def _pictures(
 
 def _short(path: Path) -> str:
     """The file and the folder it is in: enough to find it, and nothing about the machine."""
-    return on_one_line("/".join(path.parts[-2:]))
+    return escape_line("/".join(path.parts[-2:]))
 
 
 def thumbnail(pixels: Tensor) -> str:

@@ -18,7 +18,7 @@ from dualstudent.training.run import versions
 GENERATOR = "dualstudent report"
 
 
-def rendered(runs: Sequence[Evidence]) -> str:
+def render(runs: Sequence[Evidence]) -> str:
     """One file that needs nothing else: style, script, drawings and pictures are inside.
 
     Args:

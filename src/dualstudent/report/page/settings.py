@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dualstudent.errors import on_one_line
+from dualstudent.errors import escape_line
 from dualstudent.report.page.evidence import Evidence
 
 
@@ -45,7 +45,7 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{key}.")
         else:
-            yield f"{prefix}{key}", on_one_line(_text(value))
+            yield f"{prefix}{key}", escape_line(_text(value))
 
 
 def _text(value: object) -> str:

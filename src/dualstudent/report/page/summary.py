@@ -6,7 +6,7 @@ from math import sqrt
 
 from dualstudent.report.page.evidence import Evidence
 from dualstudent.report.page.numbers import percent
-from dualstudent.report.tables import counted, duration
+from dualstudent.report.tables import format_count, format_duration
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ def origin(run: Evidence) -> str:
     return (
         f"{run.recipe.method.name} with {run.recipe.network.name}, from {run.labeled:,} labels"
         f"{others}, {epochs:,} {'epoch' if epochs == 1 else 'epochs'} in "
-        f"{duration(run.result['seconds'])}."
+        f"{format_duration(run.result['seconds'])}."
     )
 
 
@@ -110,4 +110,4 @@ def left_out(run: Evidence) -> str:
     """How many images could not be read; nothing if all could."""
     if not run.left_out:
         return ""
-    return f"{counted(run.left_out, 'image')} could not be read and took no part."
+    return f"{format_count(run.left_out, 'image')} could not be read and took no part."

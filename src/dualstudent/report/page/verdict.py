@@ -5,10 +5,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from dualstudent.data.prepared import PreparedData
-from dualstudent.report.page.gallery import Gallery, galleries
-from dualstudent.training.answers import Answers
-from dualstudent.trust import (
+from dualstudent.calibration import (
     CoveragePoint,
     PredictedSet,
     ReliabilityBin,
@@ -17,11 +14,14 @@ from dualstudent.trust import (
     coverage_curve,
     expected_calibration_error,
     fit_temperature,
+    recalibrate,
     reliability,
     stable_point,
-    with_temperature,
 )
-from dualstudent.trust.temperature import HIGHEST, LOWEST
+from dualstudent.calibration.temperature import HIGHEST, LOWEST
+from dualstudent.data.prepared import PreparedData
+from dualstudent.report.page.gallery import Gallery, galleries
+from dualstudent.training.inference import Answers
 
 _COVERAGES = 100  # points of the curve, a percent each
 
@@ -53,7 +53,7 @@ class Verdict:
         noun: what the samples are called, "images" or "samples".
         samples: how many were looked at.
         unreadable: how many of the set could not be.
-        matrix: (C, C), of :func:`~dualstudent.trust.confusion_matrix`.
+        matrix: (C, C), of :func:`~dualstudent.calibration.confusion_matrix`.
         stable_counts: of each class, how many samples truly of it are stable.
         calibration: as the network is.
         temperature: fitted on these samples; None if that would be dishonest, or says nothing.
@@ -82,7 +82,7 @@ class Verdict:
     galleries: list[Gallery]
 
 
-def judged(
+def judge(
     answers: Answers,
     data: PreparedData,
     network: str,
@@ -113,7 +113,7 @@ def judged(
         predicted.labels[predicted.stable].bincount(minlength=len(data.classes)).tolist(),
         Calibration.of(predicted),
         temperature,
-        Calibration.of(with_temperature(predicted, temperature)) if temperature else None,
+        Calibration.of(recalibrate(predicted, temperature)) if temperature else None,
         _thinned(coverage_curve(predicted)),
         _thinned(coverage_curve(predicted, answers.instability)),
         stable_point(predicted),

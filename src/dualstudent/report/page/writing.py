@@ -4,12 +4,12 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from dualstudent.atomic import atomic_write, check_free
 from dualstudent.data.prepared import PreparedData
 from dualstudent.errors import UserError
 from dualstudent.report.page.evidence import gather
-from dualstudent.report.page.page import GENERATOR, rendered
+from dualstudent.report.page.page import GENERATOR, render
 from dualstudent.training.run import Run
-from dualstudent.writing import check_is_free, replaced_at_once
 
 _BEGINNING = 1024  # bytes, in which a page says what made it
 
@@ -44,8 +44,8 @@ def write_report(
         path = runs[0].page
     path = Path(path)
     _check_is_free(path)
-    page = rendered(gather(runs, data))
-    with replaced_at_once(path) as partial:
+    page = render(gather(runs, data))
+    with atomic_write(path) as partial:
         partial.write_text(page, "utf-8")
     return path
 
@@ -60,7 +60,7 @@ def _check_is_free(path: Path) -> None:
             f"{path} already exists and is no page of dualstudent; choose another -o FILE, "
             "or remove it first"
         )
-    check_is_free(path)
+    check_free(path)
 
 
 def _is_ours(path: Path) -> bool:

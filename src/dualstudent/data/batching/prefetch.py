@@ -1,0 +1,177 @@
+"""Views made ahead of time by worker processes, handed out in order."""
+
+import atexit
+import multiprocessing
+import signal
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import count
+from multiprocessing import resource_tracker
+from threading import current_thread, main_thread
+from typing import Any, Self
+from weakref import WeakSet
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from dualstudent.data.batching.looks import Look
+from dualstudent.data.samples import Samples
+from dualstudent.errors import UserError
+from dualstudent.signals import STOPS
+
+
+class Prefetch:
+    """``look(number)`` for any number, fastest for one number after the other.
+
+    Where samples ask for workers, these run ahead of the number that was asked for last, two
+    looks each; a number out of turn makes them start anew from there. Without, every look is
+    made when it is asked for. Either way it is the same look.
+
+    Args:
+        look: what to compute; the workers import it, and get what it holds by pickling.
+        samples: that it looks at.
+        device: where to bring the views.
+        end: the first number that will not be asked for; default: there is none.
+        refuses: whether too many broken samples raise an error here; where several processes
+            share a step, all must finish it before they can stop together.
+    """
+
+    def __init__(
+        self,
+        look: Callable[[int], Look],
+        samples: Samples,
+        device: torch.device | str,
+        end: int | None = None,
+        refuses: bool = True,
+    ) -> None:
+        self._look, self._samples, self._device = look, samples, device
+        self._refuses = refuses
+        self._numbers = _Numbers(0, end)
+        self._workers = samples.workers if end is None else min(samples.workers, end)
+        self._expected = -1
+        self._loader: DataLoader[Look] | None = None
+        self._results: Any = None  # torch's iterator, whose type is private
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def at(self, number: int) -> Look:
+        """The look of ``number``, its views finished and on the device.
+
+        Raises:
+            UserError: if too many samples cannot be read, or a worker died.
+        """
+        look = self._arrived(number) if self._workers else self._look(number)
+        tally = self._samples.tally
+        if tally is not None:
+            tally.add(len(look.indices) + len(look.broken), look.broken)
+            if self._refuses and tally.too_many:
+                tally.refuse()
+        if not look.views:
+            raise UserError(f"too many images cannot be read, the last was {look.broken[-1]}")
+        look = look.to(self._device)
+        return replace(look, views=self._samples.finished(look.views))
+
+    def close(self) -> None:
+        """End the workers; another look would start new ones."""
+        if self._loader is not None:
+            # Left to the garbage collector, they would outlive a failure whose traceback refers
+            # to them, and the program would wait for them at its end.
+            self._results._shutdown_workers()
+        self._results = self._loader = None
+        self._expected = -1
+
+    def _arrived(self, number: int) -> Look:
+        in_turn, self._expected = number == self._expected, -1  # unknown, should this fail
+        try:
+            if not in_turn:
+                self._start(number)
+            look: Look = next(self._results)
+        except RuntimeError as error:
+            if "DataLoader worker (pid" not in str(error):
+                raise
+            raise UserError(
+                f"one of {self._workers} worker processes died, perhaps for lack of memory or "
+                "shared memory (/dev/shm); try a smaller data.workers"
+            ) from error
+        self._expected = number + 1
+        return look
+
+    def _start(self, number: int) -> None:
+        self._numbers.start = number
+        with warnings.catch_warnings(action="ignore"):  # of more workers than cores, as was asked
+            if self._loader is not None:  # the same workers, from another number on
+                self._results = iter(self._loader)
+                return
+            loader = self._new_loader()
+            with _signals_left_to_the_parent():
+                self._results, self._loader = iter(loader), loader
+        _with_workers.add(self)
+
+    def _new_loader(self) -> DataLoader[Look]:
+        return DataLoader(
+            _Looks(self._look),
+            batch_size=None,
+            sampler=self._numbers,
+            num_workers=self._workers,
+            collate_fn=_as_it_is,
+            pin_memory=torch.device(self._device).type == "cuda",
+            multiprocessing_context=multiprocessing.get_context("spawn"),  # threads do not fork
+            generator=torch.Generator(),  # else it would draw from the global one
+            persistent_workers=True,
+        )
+
+
+_with_workers: WeakSet[Prefetch] = WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for prefetch in list(_with_workers):
+        prefetch.close()
+
+
+@contextmanager
+def _signals_left_to_the_parent() -> Iterator[None]:
+    """Processes started in the block inherit that stops are held back from them.
+
+    A signal to the whole group is the parent's to handle: it may still need its workers for a
+    step. These end when they are told to, or find that the parent has gone.
+    """
+    on_child, in_main_thread = signal.getsignal(signal.SIGCHLD), current_thread() is main_thread()
+    resource_tracker.ensure_running()  # starting it would let the signals through
+    held_before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, held_before)
+        if in_main_thread:  # torch's handler raises in the middle of whatever is going on
+            signal.signal(signal.SIGCHLD, on_child)
+
+
+@dataclass
+class _Numbers:
+    """From ``start`` on; where that is may change between passes."""
+
+    start: int
+    end: int | None
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(count(self.start) if self.end is None else range(self.start, self.end))
+
+
+@dataclass
+class _Looks(Dataset[Look]):
+    look: Callable[[int], Look]
+
+    def __getitem__(self, number: int) -> Look:
+        return self.look(number)
+
+
+def _as_it_is(look: Any) -> Any:
+    return look

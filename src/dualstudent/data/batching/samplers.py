@@ -1,0 +1,95 @@
+"""Endless streams of indices whose own index is a single integer."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from dualstudent.generators import make_generator
+
+
+@dataclass(frozen=True)
+class Share:
+    """The part of every batch that one of several processes works on.
+
+    Attributes:
+        number: of the process, counted from 0.
+        count: of processes.
+    """
+
+    number: int = 0
+    count: int = 1
+
+    def of(self, indices: Tensor) -> Tensor:
+        """Every ``count``-th index, beginning with ``number``."""
+        return indices[self.number :: self.count]
+
+
+WHOLE = Share()
+
+
+class Stream:
+    """Shuffles ``indices`` anew for every pass and hands them out in batches, for ever.
+
+    The batch of a step is a function of (seed, name, step): to continue a stream, ask for the
+    next step.
+
+    Args:
+        indices: (N,) int64, what to hand out.
+        batch_size: how many a step.
+        seed: of the run.
+        name: keeps streams of one run apart.
+        whole_batches: every pass starts with a new batch and drops the incomplete last one
+            (an epoch); otherwise passes follow each other without a gap.
+
+    Example:
+        >>> stream = Stream(torch.arange(5), batch_size=2, seed=0, name="labeled")
+        >>> taken = torch.cat([stream.batch(step) for step in range(5)])  # two passes
+        >>> sorted(taken.tolist())
+        [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+    """
+
+    def __init__(
+        self, indices: Tensor, batch_size: int, seed: int, name: str, whole_batches: bool = False
+    ) -> None:
+        self._indices = indices
+        self.batch_size = batch_size
+        self._pass_length = len(indices)
+        if whole_batches:
+            self._pass_length -= len(indices) % batch_size
+        if self._pass_length == 0:
+            raise ValueError(
+                f"{len(indices)} {name} samples are fewer than one batch of {batch_size}"
+            )
+        self._seed, self._name = seed, name
+
+    def batch(self, step: int) -> Tensor:
+        """(batch_size,) int64: the indices of step ``step``, counted from 0."""
+        taken: list[Tensor] = []
+        start, missing = step * self.batch_size, self.batch_size
+        while missing:
+            number, offset = divmod(start, self._pass_length)
+            end = min(offset + missing, self._pass_length)
+            piece = _order(self._seed, self._name, number, len(self._indices))[offset:end]
+            taken.append(piece)
+            start, missing = start + len(piece), missing - len(piece)
+        return self._indices[torch.cat(taken)]
+
+    def substitute(self, step: int, index: int, attempt: int) -> int:
+        """What takes the place of ``index`` in step ``step`` if that cannot be read.
+
+        Args:
+            step: counted from 0.
+            index: the one that cannot be read.
+            attempt: tells replacements of replacements apart.
+        """
+        draw = make_generator(self._seed, self._name, "substitute", step, index, attempt)
+        chosen = torch.randint(len(self._indices), (), generator=draw)
+        return int(self._indices[chosen])
+
+
+# Batches look at the current pass and at most reach into the next, in each of two streams.
+@lru_cache(maxsize=4)
+def _order(seed: int, name: str, number: int, count: int) -> Tensor:
+    return torch.randperm(count, generator=make_generator(seed, name, number))

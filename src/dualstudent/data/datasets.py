@@ -1,0 +1,207 @@
+"""Labeled data sets: images in memory, or files to read them from."""
+
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from dualstudent.errors import UserError
+
+_NAMES_SHOWN = 20
+
+
+class DataSet(Protocol):
+    """A labeled data set: images in memory, or files to read them from."""
+
+    @property
+    def name(self) -> str:
+        """Of the data set, for messages."""
+
+    @property
+    def labels(self) -> Tensor:
+        """(N,) int64 in [0, C)."""
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names of the C classes."""
+
+    @property
+    def channels(self) -> int: ...
+
+    @property
+    def image_size(self) -> int:
+        """Pixels a side, if nobody asks for another number."""
+
+    def __len__(self) -> int: ...
+
+    def select(self, indices: Tensor) -> Self:
+        """Only the images at ``indices``, in that order."""
+
+    def of_classes(self, names: Sequence[str]) -> Self:
+        """Only the images of the classes ``names``, labeled in the order of these."""
+
+    def fingerprint(self) -> str:
+        """Equal exactly if the data are."""
+
+
+def check_labels(data: DataSet) -> None:
+    """Refuse a data set without images, or with labels that are not among its classes."""
+    if len(data) == 0:
+        raise UserError(f"{data.name}: holds no images")
+    lowest, highest = int(data.labels.min()), int(data.labels.max())
+    if lowest < 0 or highest >= len(data.classes):
+        raise UserError(
+            f"{data.name}: labels run from {lowest} to {highest}; "
+            f"its {len(data.classes)} classes allow 0 to {len(data.classes) - 1}"
+        )
+
+
+def relabel(data: DataSet, names: Sequence[str]) -> tuple[Tensor, Tensor]:
+    """Where the images of the classes ``names`` are, and their labels in the order of these."""
+    unknown = [name for name in names if name not in data.classes]
+    if unknown or len(set(names)) < len(names):
+        known = ", ".join(data.classes[:_NAMES_SHOWN])
+        more = f" and {len(data.classes) - _NAMES_SHOWN} more"
+        raise UserError(
+            f"data.classes = {list(names)}: {data.name} has the classes {known}"
+            f"{more if len(data.classes) > _NAMES_SHOWN else ''}; name each at most once"
+        )
+    new_label = torch.full((len(data.classes),), -1)
+    new_label[[data.classes.index(name) for name in names]] = torch.arange(len(names))
+    kept = (new_label[data.labels] >= 0).nonzero().squeeze(1)
+    return kept, new_label[data.labels[kept]]
+
+
+@dataclass(frozen=True)
+class Images:
+    """Labeled images of one size.
+
+    Whatever the published range of a data set, here 0 is its darkest value and 255 its
+    brightest: two data sets always meet on the same scale.
+
+    Attributes:
+        name: of the data set, for messages.
+        pixels: (N, channels, H, W) uint8.
+        labels: (N,) int64 in [0, C).
+        classes: the names of the C classes.
+    """
+
+    name: str
+    pixels: Tensor
+    labels: Tensor
+    classes: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.pixels) != len(self.labels):
+            raise UserError(
+                f"{self.name}: {len(self.pixels)} images but {len(self.labels)} labels; "
+                "the files do not belong together"
+            )
+        check_labels(self)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def channels(self) -> int:
+        return self.pixels.shape[1]
+
+    @property
+    def image_size(self) -> int:
+        return self.pixels.shape[-1]
+
+    def select(self, indices: Tensor) -> "Images":
+        """Only the images at ``indices``, in that order."""
+        return replace(self, pixels=self.pixels[indices], labels=self.labels[indices])
+
+    def of_classes(self, names: Sequence[str]) -> "Images":
+        """Only the images of the classes ``names``, labeled in the order of these."""
+        kept, labels = relabel(self, names)
+        return Images(self.name, self.pixels[kept], labels, classes=tuple(names))
+
+    def resize(self, size: int) -> "Images":
+        """The images at ``size`` × ``size`` pixels, by cubic interpolation."""
+        if self.pixels.shape[2:] == (size, size):
+            return self
+        # In pieces, so that the data set never exists as floats.
+        pieces = [
+            F.interpolate(piece.float(), (size, size), mode="bicubic", align_corners=False)
+            .round_()
+            .clamp_(0, 255)
+            .to(torch.uint8)
+            for piece in torch.split(self.pixels, 4096)
+        ]
+        return replace(self, pixels=torch.cat(pieces))
+
+    def fingerprint(self) -> str:
+        """A SHA-256 of images and labels: equal exactly if the data are."""
+        digest = hashlib.sha256(repr(tuple(self.pixels.shape)).encode())
+        digest.update(self.pixels.contiguous().numpy().data)
+        digest.update(self.labels.contiguous().numpy().data)
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class ImageFiles:
+    """Labeled image files below one folder; what is in them is not looked at.
+
+    Attributes:
+        name: of the data set, for messages.
+        folder: that the files are in.
+        files: (N,) their paths within it, as bytes: a few tens of megabytes for a million.
+        sizes: (N,) int64, of each in bytes.
+        labels: (N,) int64 in [0, C).
+        classes: the names of the C classes.
+    """
+
+    name: str
+    folder: Path
+    files: NDArray[np.bytes_]
+    sizes: NDArray[np.int64]
+    labels: Tensor
+    classes: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        check_labels(self)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def channels(self) -> int:
+        return 3
+
+    @property
+    def image_size(self) -> int:
+        return 224  # what networks for photos were designed for
+
+    def path(self, index: int) -> Path:
+        """Where the image at ``index`` is."""
+        return self.folder / os.fsdecode(self.files[index])
+
+    def select(self, indices: Tensor) -> "ImageFiles":
+        """Only the images at ``indices``, in that order."""
+        where = indices.numpy()
+        return replace(
+            self, files=self.files[where], sizes=self.sizes[where], labels=self.labels[indices]
+        )
+
+    def of_classes(self, names: Sequence[str]) -> "ImageFiles":
+        """Only the images of the classes ``names``, labeled in the order of these."""
+        kept, labels = relabel(self, names)
+        return replace(self.select(kept), labels=labels, classes=tuple(names))
+
+    def fingerprint(self) -> str:
+        """A SHA-256 of names, sizes and labels; the content of so much data would take hours."""
+        digest = hashlib.sha256(b"\0".join(self.files.tolist()))
+        digest.update(self.sizes.tobytes())
+        digest.update(self.labels.contiguous().numpy().data)
+        return digest.hexdigest()

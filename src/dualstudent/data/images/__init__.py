@@ -1,0 +1,1 @@
+"""Own images: listing, decoding, checking."""

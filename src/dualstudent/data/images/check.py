@@ -1,0 +1,334 @@
+"""A look at one's own images before training: what is there, and what is wrong with it."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualstudent.data.images.cache import DecodedImages
+from dualstudent.data.images.duplicates import exact_duplicates, near_duplicates
+from dualstudent.data.images.listing import Listing
+
+# Of three, one set aside for validation leaves two, and if those are odd the class is lost.
+_FEW_LABELS = 4
+_IMBALANCE = 10
+_TINY = 8  # pixels of the short side: what digits still need
+_ENLARGED = 2
+_LONG = 2  # times as long as wide: the center square has less than half of the image
+_PIECE = 4096
+
+_LABELED, _UNLABELED, _TEST = range(3)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that someone should look at.
+
+    Attributes:
+        severity: ``"error"`` if training cannot be right, else ``"warning"``.
+        message: what it is, and what to do.
+        files: all it is about; those that belong together stand together.
+    """
+
+    severity: Literal["error", "warning"]
+    message: str
+    files: tuple[tuple[Path, ...], ...] = ()
+
+
+@dataclass(frozen=True)
+class DataCheck:
+    """What a look at the data brought to light.
+
+    Attributes:
+        name: of the data.
+        labeled: class → labeled training images.
+        test: class → test images.
+        unlabeled: how many there are.
+        unreadable: how many files were left out.
+        smallest: height and width of the smallest image, before resizing.
+        largest: of the largest.
+        typical: pixels of the short side, the median over all images.
+        is_gray: whether no image has any color, so that one channel is enough.
+        size: pixels a side, after resizing.
+        findings: errors first.
+        labeled_copies: how many labeled images are the same as one before them.
+        unlabeled_copies: how many unlabeled images are the same as a labeled one.
+    """
+
+    name: str
+    labeled: dict[str, int]
+    test: dict[str, int]
+    unlabeled: int
+    unreadable: int
+    smallest: tuple[int, int]
+    largest: tuple[int, int]
+    typical: int
+    is_gray: bool
+    size: int
+    findings: tuple[Finding, ...]
+    labeled_copies: int = 0
+    unlabeled_copies: int = 0
+
+    @property
+    def images(self) -> int:
+        """How many images there are in all."""
+        return sum(self.labeled.values()) + sum(self.test.values()) + self.unlabeled
+
+    @property
+    def has_errors(self) -> bool:
+        return any(finding.severity == "error" for finding in self.findings)
+
+    def memory(self, size: int) -> int:
+        """Bytes that the images take at ``size`` pixels a side."""
+        return self.images * (1 if self.is_gray else 3) * size * size
+
+
+def check_images(images: DecodedImages) -> DataCheck:
+    """Count, compare and measure all images of a listing.
+
+    Duplicates are looked for among labeled, unlabeled and test images alike.
+    """
+    listing = images.listing
+    findings = [
+        *_about_files(images),
+        *_about_labels(listing),
+        *_about_exact_duplicates(images),
+        *_about_near_duplicates(images),
+        *_about_pixels(images),
+    ]
+    areas = images.sizes.astype(np.int64).prod(axis=1)
+    smallest, largest = images.sizes[[areas.argmin(), areas.argmax()]].tolist()
+    return DataCheck(
+        name=listing.name,
+        labeled=_count(listing, listing.labeled),
+        test=_count(listing, listing.test),
+        unlabeled=len(listing.unlabeled),
+        unreadable=len(images.unreadable),
+        smallest=tuple(smallest),
+        largest=tuple(largest),
+        typical=int(np.median(images.sizes.min(axis=1))),
+        is_gray=_is_gray(images.pixels),
+        size=images.pixels.shape[-1],
+        findings=tuple(sorted(findings, key=lambda finding: finding.severity)),
+        **_copies_of_labeled(images),
+    )
+
+
+def _copies_of_labeled(images: DecodedImages) -> dict[str, int]:
+    listing, first = images.listing, exact_duplicates(images.digests)
+    labeled, unlabeled = np.array(listing.labeled), np.array(listing.unlabeled, np.int64)
+    return {
+        "labeled_copies": len(labeled) - len(np.unique(first[labeled])),
+        "unlabeled_copies": int(np.isin(first[unlabeled], first[labeled]).sum()),
+    }
+
+
+def _count(listing: Listing, indices: Iterable[int]) -> dict[str, int]:
+    counts = Counter(listing.labels[i] for i in indices)
+    return {name: counts[label] for label, name in enumerate(listing.classes)}
+
+
+def _about_files(images: DecodedImages) -> Iterable[Finding]:
+    if images.unreadable:
+        total = len(images.listing) + len(images.unreadable)
+        first = images.unreadable[0]
+        yield Finding(
+            "warning",
+            f"files that cannot be read and are left out: {len(images.unreadable):,} of {total:,} "
+            f"(the first: {first.reason})",
+            tuple((file.path,) for file in images.unreadable),
+        )
+    if images.listing.ignored:
+        yield Finding(
+            "warning",
+            f"files that were not taken for images, by their endings: "
+            f"{len(images.listing.ignored):,}",
+            tuple((path,) for path in images.listing.ignored),
+        )
+
+
+def _about_labels(listing: Listing) -> Iterable[Finding]:
+    labeled, test = _count(listing, listing.labeled), _count(listing, listing.test)
+    lost = [name for name, count in labeled.items() if not count]
+    if lost:
+        yield Finding("error", f"classes without a single label that can be read: {_some(lost)}")
+    few = [f"{name} {count}" for name, count in labeled.items() if 0 < count < _FEW_LABELS]
+    if few:
+        yield Finding(
+            "warning",
+            f"classes with fewer than {_FEW_LABELS} labels: {_some(few)}; a single odd image "
+            "decides what is learned of them, label some more",
+        )
+    most, least = max(labeled, key=labeled.__getitem__), min(labeled, key=labeled.__getitem__)
+    if labeled[most] >= _IMBALANCE * labeled[least] > 0:
+        yield Finding(
+            "warning",
+            f"the classes are imbalanced: {most} has {labeled[most]:,} labels, {least} "
+            f"{labeled[least]:,}; rare classes will be predicted too seldom, label more of them",
+        )
+    if listing.adapts and not listing.test:
+        yield Finding(
+            "warning",
+            "the target has no test images, so nothing tells how good the model is there: labels "
+            "that are set aside are of the source; put some into the folder test of the target",
+        )
+    if not listing.unlabeled:
+        yield Finding(
+            "warning", "there are no unlabeled images, from which most of the gain would come"
+        )
+    if not listing.test:
+        yield Finding(
+            "warning",
+            "there is no test part: the model is evaluated on a validation part, taken from the "
+            "labels if there are ten a class on average, and otherwise not at all",
+        )
+    elif untested := [name for name, count in test.items() if not count]:
+        yield Finding("warning", f"classes without any test image: {_some(untested)}")
+    yield from _about_names(listing.classes)
+
+
+def _about_names(classes: Sequence[str]) -> Iterable[Finding]:
+    alike = defaultdict(list)
+    for name in classes:
+        alike["".join(filter(str.isalnum, name.casefold())) or name].append(name)
+    for names in alike.values():
+        if len(names) > 1:
+            shown = ", ".join(map(repr, names))
+            yield Finding("warning", f"these classes may be the same one: {shown}; join them if so")
+
+
+def _about_exact_duplicates(images: DecodedImages) -> Iterable[Finding]:
+    listing = images.listing
+    groups = defaultdict(list)
+    first = exact_duplicates(images.digests)
+    for index in np.flatnonzero(np.bincount(first, minlength=len(first))[first] > 1).tolist():
+        groups[int(first[index])].append(index)
+    contradictions: list[list[int]] = []
+    leaks: list[list[int]] = []
+    repeated: list[list[int]] = []
+    for indices in groups.values():
+        is_leak = len({listing.parts[i] for i in indices}) > 1
+        (leaks if is_leak else repeated).append(indices)
+        if len({listing.labels[i] for i in indices} - {-1}) > 1:
+            contradictions.append(indices)
+    if contradictions:
+        yield _finding(
+            "error",
+            f"images that have two labels: {len(contradictions):,}; keep the right one",
+            listing,
+            contradictions,
+        )
+    if leaks:
+        yield _finding(
+            "warning",
+            f"images that are in the test and in training: {len(leaks):,}, which makes the test "
+            "result too good; take them out of one of the two",
+            listing,
+            leaks,
+        )
+    if repeated:
+        yield _finding(
+            "warning",
+            f"images that are there more than once: {len(repeated):,}; keep one of each",
+            listing,
+            repeated,
+        )
+
+
+def _about_near_duplicates(images: DecodedImages) -> Iterable[Finding]:
+    listing = images.listing
+    leaks, pairs = _near_duplicates(images)
+    labels = np.array(listing.labels)[pairs]
+    doubtful = (labels >= 0).all(axis=1) & (labels[:, 0] != labels[:, 1])
+    if len(leaks):
+        yield _finding(
+            "warning",
+            f"test images that look like a training image: {len(leaks):,}, which may make the "
+            "test result too good; look at them, and keep copies of one picture on one side",
+            listing,
+            leaks,
+        )
+    if doubtful.any():
+        yield _finding(
+            "warning",
+            f"pairs of images that look the same but have two labels: {doubtful.sum():,}; look "
+            "at them",
+            listing,
+            pairs[doubtful],
+        )
+    if not doubtful.all():
+        yield _finding(
+            "warning",
+            f"pairs of training images that may be the same, by their shades: "
+            f"{(~doubtful).sum():,}; if they are, keep one of each",
+            listing,
+            pairs[~doubtful],
+        )
+
+
+def _near_duplicates(images: DecodedImages) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Positions of images that look alike: test with training image, and pairs in training."""
+    listing, digests = images.listing, images.digests
+    kinds = np.full(len(listing), _UNLABELED)
+    kinds[listing.labeled], kinds[listing.test] = _LABELED, _TEST
+    match = near_duplicates(images.pixels, kinds, count=3)
+    match[digests[match] == digests[:, None]] = -1  # the very same: reported as that
+    match = match[:, [_LABELED, _UNLABELED]]
+    rows, columns = np.nonzero(match >= 0)
+    pairs = np.stack([rows, match[rows, columns]], axis=1)
+    tested = kinds[rows] == _TEST
+    _, first = np.unique(rows[tested], return_index=True)
+    return pairs[tested][first], np.unique(np.sort(pairs[~tested], axis=1), axis=0)
+
+
+def _about_pixels(images: DecodedImages) -> Iterable[Finding]:
+    size = images.pixels.shape[-1]
+    short, long = images.sizes.min(axis=1), images.sizes.max(axis=1)
+    for is_so, kind, advice in (
+        (_is_constant(images.pixels), "of one color everywhere", "remove them"),
+        (short < _TINY, f"of less than {_TINY} pixels a side", "look whether they are whole"),
+        (
+            (short >= _TINY) & (short * _ENLARGED < size),
+            f"that are enlarged more than {_ENLARGED} times at {size} pixels a side",
+            "a smaller image size suits them",
+        ),
+        (
+            long > _LONG * short,
+            f"more than {_LONG} times as long as wide",
+            "only the square in the middle is used, crop them to what matters",
+        ),
+    ):
+        indices = np.flatnonzero(is_so).tolist()
+        if indices:
+            text = f"images {kind}: {len(indices):,} of {len(short):,}; {advice}"
+            yield _finding("warning", text, images.listing, [[i] for i in indices])
+
+
+def _is_constant(pixels: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """(N,) whether every channel has one value only."""
+    pieces = (pixels[i : i + _PIECE] for i in range(0, len(pixels), _PIECE))
+    return np.concatenate([(p == p[..., :1, :1]).all(axis=(1, 2, 3)) for p in pieces])
+
+
+def _is_gray(pixels: NDArray[np.uint8]) -> bool:
+    pieces = (pixels[i : i + _PIECE] for i in range(0, len(pixels), _PIECE))
+    return all(bool((piece == piece[:, :1]).all()) for piece in pieces)
+
+
+def _finding(
+    severity: Literal["error", "warning"],
+    message: str,
+    listing: Listing,
+    groups: Iterable[Sequence[int]] | NDArray[np.int64],
+) -> Finding:
+    files = tuple(tuple(listing.paths[i] for i in indices) for indices in groups)
+    return Finding(severity, message, files)
+
+
+def _some(names: Sequence[str], shown: int = 5) -> str:
+    more = f" and {len(names) - shown} more" if len(names) > shown else ""
+    return ", ".join(names[:shown]) + more

@@ -1,0 +1,178 @@
+"""From any image file to upright pixels in bytes, or the reason why not."""
+
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import PIL
+from numpy.typing import NDArray
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from dualstudent.errors import UserError
+
+# Changes whenever the same file may give other pixels than before.
+DECODER = f"1 with Pillow {PIL.__version__}"
+
+Channels = Literal[1, 3]
+
+# No others: some of Pillow's readers start foreign programs or unpack without bounds.
+_FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF")
+_MOST_BYTES = 1 << 30  # more than any image within the limit of pixels has
+_MOST_PIXELS = 89_478_485  # where Pillow begins to suspect a decompression bomb
+_NUMBERS = ("I", "F")  # what modes of more than a byte per value begin with
+_FULL_SCALES = {"I;16": (65535,), "I": (65535,), "F": (1, 255, 65535)}
+
+
+class UnreadableImage(UserError):
+    """A file that is no image, or no longer one.
+
+    Attributes:
+        path: of the file; empty if only its content was given.
+        reason: why it cannot be read.
+    """
+
+    def __init__(self, path: Path | str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path, self.reason = Path(path), reason
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}"
+
+
+def decode(file: Path | bytes, channels: Channels | None = None) -> NDArray[np.uint8]:
+    """The pixels of an image file: upright, over white, 0 the darkest and 255 the brightest.
+
+    Reads JPEG, PNG, WebP, BMP, TIFF and GIF, of several frames the first: gray, palette, color,
+    CMYK; EXIF rotation is applied, transparency laid over white, color profiles are not looked
+    at. Values of 16 bit are divided by 257. Floats and 32 bit are divided by the smallest usual
+    full scale that holds them (1 for floats only, 255 for floats only, 65535); if none does, the
+    smallest becomes 0 and the largest 255.
+
+    Args:
+        file: its path, or its content.
+        channels: 3 for red, green and blue, 1 for gray; default: as the file has them.
+
+    Returns:
+        (channels, H, W).
+
+    Raises:
+        UnreadableImage: with path and reason, whatever is wrong with the file.
+
+    Example:
+        >>> from io import BytesIO
+        >>> from PIL import Image
+        >>> file = BytesIO()
+        >>> Image.new("RGB", (2, 1), "red").save(file, "PNG")
+        >>> decode(file.getvalue()).tolist()
+        [[[255, 255]], [[0, 0]], [[0, 0]]]
+    """
+    if isinstance(file, Path):
+        content, path = read_image_file(file), file
+    else:
+        content, path = file, Path()
+    if not content:
+        raise UnreadableImage(path, "the file is empty")
+    with _told_why_not(path), Image.open(BytesIO(content), formats=_FORMATS) as image:
+        return _pixels(image, channels)
+
+
+def convert_image(image: Image.Image, channels: Channels | None = None) -> NDArray[np.uint8]:
+    """The pixels of an image that Pillow has opened or made, as :func:`decode` gives them.
+
+    Example:
+        >>> convert_image(Image.new("RGBA", (1, 1), (255, 0, 0, 0))).tolist()
+        [[[255]], [[255]], [[255]]]
+    """
+    with _told_why_not(Path()):
+        return _pixels(image, channels)
+
+
+@contextmanager
+def _told_why_not(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except UnidentifiedImageError as error:
+        reason = "not an image that can be read: JPEG, PNG, WebP, BMP, TIFF and GIF can"
+        raise UnreadableImage(path, reason) from error
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        reason = f"more than {_MOST_PIXELS:,} pixels ({error}); make the image smaller"
+        raise UnreadableImage(path, reason) from error
+    except MemoryError:  # says nothing about the file
+        raise
+    except Exception as error:  # decoders meet foreign bytes and raise whatever they like
+        raise UnreadableImage(path, f"broken or cut off ({error or error!r})") from error
+
+
+def _pixels(image: Image.Image, channels: Channels | None) -> NDArray[np.uint8]:
+    if image.width * image.height > _MOST_PIXELS:
+        raise Image.DecompressionBombError(f"{image.width} × {image.height}")
+    image.load()
+    pixels = np.asarray(_in_bytes(_upright(image), channels))
+    return pixels[None] if pixels.ndim == 2 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
+
+
+def read_image_file(path: Path) -> bytes:
+    """The content of a file, if it is one and of a size that an image can have."""
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):  # reading a pipe would wait forever
+            kind = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
+            raise UnreadableImage(path, f"is {kind}")
+        if status.st_size > _MOST_BYTES:
+            raise UnreadableImage(path, f"too large for an image: {status.st_size:,} bytes")
+        return path.read_bytes()
+    except OSError as error:
+        raise UnreadableImage(path, error.strerror or str(error)) from error
+
+
+def resize(pixels: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
+    """The short side brought to ``size``, then the center square; antialiased.
+
+    Args:
+        pixels: (channels, H, W), of 1 or 3 channels.
+        size: pixels a side.
+
+    Returns:
+        (channels, size, size).
+    """
+    gray = len(pixels) == 1
+    image = Image.fromarray(pixels[0] if gray else np.ascontiguousarray(pixels.transpose(1, 2, 0)))
+    square = np.asarray(ImageOps.fit(image, (size, size), Image.Resampling.BICUBIC))
+    return square[None] if gray else np.ascontiguousarray(square.transpose(2, 0, 1))
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    try:
+        return ImageOps.exif_transpose(image)
+    except Exception:  # broken metadata do not break the pixels
+        return image
+
+
+def _in_bytes(image: Image.Image, channels: Channels | None) -> Image.Image:
+    """In mode L or RGB."""
+    gray = image.mode in ("1", "L", "LA") or image.mode.startswith(_NUMBERS)
+    if image.mode.startswith(_NUMBERS):
+        image = Image.fromarray(_scaled(np.asarray(image), image.mode))
+    elif image.has_transparency_data:
+        image = image.convert("RGBA")
+        white = Image.new("RGBA", image.size, "white")
+        image = Image.alpha_composite(white, image)
+    return image.convert("L" if (channels or (1 if gray else 3)) == 1 else "RGB")
+
+
+def _scaled(numbers: NDArray[np.generic], mode: str) -> NDArray[np.uint8]:
+    values: NDArray[np.float32] = numbers.astype(np.float32)
+    low, high = float(values.min()), float(values.max())
+    if not np.isfinite([low, high]).all():
+        raise ValueError("holds values that are not finite numbers")
+    full: float
+    for full in _FULL_SCALES[mode[:4]]:
+        if low >= 0 and high <= full:
+            break
+    else:
+        values, full = values - low, max(high - low, 1e-30)
+    return (values * (255 / full)).round().astype(np.uint8)

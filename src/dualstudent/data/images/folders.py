@@ -1,0 +1,204 @@
+"""Folders of images: a folder per class, or a source and a target to adapt to."""
+
+import os
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dualstudent.data.images.listing import Listing, Part, sort_naturally
+from dualstudent.data.sources.files import RIGHTS_TO_IMAGES, reading
+from dualstudent.errors import UserError, refuse
+
+# A name without an ending is often the checksum of an image.
+_ENDINGS = {"", ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif"}
+_TEST, _VALIDATION = "test", {"val", "valid", "validation"}
+_TRAINING = {"train", "labeled", "labelled"}  # each may hold the folders of the classes
+_UNLABELED = {"unlabeled", "unlabelled"}
+_USUAL = "unlabeled"
+
+
+@dataclass(frozen=True)
+class _Group:
+    """The files of one folder, which all have the same label and part."""
+
+    files: list[Path]
+    label: int
+    part: Part
+
+
+def list_folder(folder: Path, unlabeled: str = _USUAL) -> Listing:
+    """A folder with a folder per class, one of unlabeled images, and maybe a test.
+
+    ::
+
+        DATA/cat/…  DATA/dog/…  DATA/unlabeled/…  DATA/test/cat/…  DATA/test/dog/…
+
+    The classes may also lie in ``DATA/train`` or ``DATA/labeled``. Inside a class, folders can be
+    nested at will. Hidden files are left out; the order is the natural one of the names.
+
+    Args:
+        folder: DATA.
+        unlabeled: the name of the folder of unlabeled images.
+    """
+    classes, labeled = _labeled_groups(folder, unlabeled)
+    places = dict.fromkeys((folder, _training_folder(folder, unlabeled)))
+    if unlabeled != _USUAL and not any((place / unlabeled).is_dir() for place in places):
+        raise UserError(
+            f"{folder}: has no folder {unlabeled!r}, which is to hold the unlabeled images; it has "
+            + (_names({name for place in places for name in _folders_in(place)}) or "none")
+        )
+    groups = labeled + [_Group(files_below(place / unlabeled), -1, "train") for place in places]
+    return _listing(str(folder), classes, groups, folder)
+
+
+def list_domains(source: Path, target: Path, unlabeled: str = _USUAL) -> Listing:
+    """A labeled source and an unlabeled target to adapt to, each a folder as for one domain.
+
+    Every image below the target is unlabeled, whatever folder it lies in, except those in its
+    ``test``; the source's own unlabeled and test images take no part. Folders of classes in the
+    target must be those of the source: other names mean another task.
+
+    Args:
+        source: folder with a folder per class.
+        target: folder of images, in any order or in the same classes.
+        unlabeled: the name of the folder of unlabeled images.
+    """
+    if source.resolve() == target.resolve():
+        raise UserError(f"{target}: is the source itself; name another folder to adapt to")
+    for inner, outer in ((source, target), (target, source)):
+        if inner.resolve().is_relative_to(outer.resolve()):
+            raise UserError(f"{inner}: lies in {outer}; source and target must lie side by side")
+    classes, labeled = _labeled_groups(source, unlabeled)
+    found = set(_folders_in(_training_folder(target, unlabeled))) - {unlabeled, _TEST}
+    if found and found != set(classes):
+        raise UserError(
+            f"{target}: has the classes {_names(found)}, {source} has {_names(classes)}; "
+            "adaptation needs the same of both. Images of unknown class go into "
+            f"{target / unlabeled}"
+        )
+    images = _Group(files_below(target, without=(_TEST,)), -1, "train")
+    listing = _listing(f"{source} → {target}", classes, [*labeled, images], target)
+    return replace(listing, adapts=True)
+
+
+def class_folders(folder: Path, apart: Collection[str] = ()) -> dict[str, Path]:
+    """Class name → folder, in natural order.
+
+    Args:
+        folder: of the class folders; images that lie in it directly are refused.
+        apart: names of folders that are no classes.
+    """
+    loose = [path for path in _visible_files(folder) if path.suffix.lower() in _ENDINGS - {""}]
+    if loose:
+        raise UserError(
+            f"{folder}: {len(loose)} image(s) such as {loose[0].name} lie outside the class "
+            "folders; move each into the folder of its class, or of the unlabeled images"
+        )
+    return {name: folder / name for name in _folders_in(folder) if name not in apart}
+
+
+def files_below(folder: Path, without: Collection[str] = ()) -> list[Path]:
+    """Every visible file in a folder and below, in natural order; none if it does not exist.
+
+    Args:
+        folder: where to look.
+        without: names of folders directly in ``folder`` that are not entered.
+    """
+    return list(_walk(folder, without, set()))
+
+
+def images_below(folder: Path) -> list[Path]:
+    """Those of :func:`files_below` that look like images, by their endings."""
+    return [path for path in files_below(folder) if _looks_like_image(path)]
+
+
+def _walk(folder: Path, without: Collection[str], entered: set[Path]) -> Iterator[Path]:
+    real = folder.resolve()
+    if real in entered or not folder.is_dir():  # a link may lead back up
+        return
+    entered.add(real)
+    yield from _visible_files(folder)
+    for name in _folders_in(folder):
+        if name not in without:
+            yield from _walk(folder / name, (), entered)
+
+
+def _labeled_groups(folder: Path, unlabeled: str) -> tuple[list[str], list[_Group]]:
+    apart = (unlabeled, _TEST)
+    folders = class_folders(_training_folder(folder, unlabeled), apart)
+    # A train is a thing, and whoever names another folder may mean a class by these.
+    misnamed = {_TEST, *_VALIDATION} | (_UNLABELED if unlabeled in _UNLABELED else set())
+    refuse(
+        f"{path}: would be a class called {name!r}; a folder of unlabeled images is called "
+        f"{unlabeled!r} (check --unlabeled and data.unlabeled set another), one of test "
+        f"images {_TEST!r}, and validation is taken from the labeled images, to which its own "
+        "should be moved"
+        for name, path in folders.items()
+        if name.casefold() in misnamed
+    )
+    groups = [
+        _Group(files_below(path), label, "train") for label, path in enumerate(folders.values())
+    ]
+    refuse(
+        f"{path}: holds no images; put some in, or remove the folder"
+        for group, path in zip(groups, folders.values(), strict=True)
+        if not any(_looks_like_image(file) for file in group.files)
+    )
+    return list(folders), groups
+
+
+def _listing(name: str, classes: list[str], groups: list[_Group], tested: Path) -> Listing:
+    """All groups, and the test images in ``tested``, as one listing."""
+    tests = class_folders(tested / _TEST) if (tested / _TEST).is_dir() else {}
+    classes = [*classes, *(name for name in tests if name not in classes)]
+    groups = groups + [
+        _Group(files_below(path), classes.index(name), "test") for name, path in tests.items()
+    ]
+    entries = [(path, group.label, group.part) for group in groups for path in group.files]
+    images = [entry for entry in entries if _looks_like_image(entry[0])]
+    return Listing(
+        name,
+        paths=tuple(path for path, _, _ in images),
+        labels=tuple(label for _, label, _ in images),
+        parts=tuple(part for _, _, part in images),
+        classes=tuple(classes),
+        ignored=tuple(path for path, _, _ in entries if not _looks_like_image(path)),
+    )
+
+
+def _training_folder(folder: Path, unlabeled: str) -> Path:
+    names = set(_folders_in(folder)) - {unlabeled, _TEST}
+    training = names & _TRAINING
+    if len(training) != 1 or not names <= training | _VALIDATION:
+        return folder
+    inner = folder / training.pop()
+    refuse(
+        f"{folder / name}: validation is taken from the labeled images; move these into {inner} "
+        f"or {folder / _TEST}"
+        for name in sorted(names & _VALIDATION)
+    )
+    return inner
+
+
+def _folders_in(folder: Path) -> list[str]:
+    return [name for name, is_folder in _visible(folder) if is_folder]
+
+
+def _visible_files(folder: Path) -> list[Path]:
+    return [folder / name for name, is_folder in _visible(folder) if not is_folder]
+
+
+def _visible(folder: Path) -> list[tuple[str, bool]]:
+    """Name, in natural order, and whether it is a folder, of all that is a folder or a file."""
+    with reading(folder, advice=RIGHTS_TO_IMAGES), os.scandir(folder) as entries:
+        shown = [entry for entry in entries if not entry.name.startswith(".")]
+        kinds = {each.name: each.is_dir() for each in shown if each.is_dir() or each.is_file()}
+    return [(name, kinds[name]) for name in sort_naturally(kinds)]
+
+
+def _looks_like_image(path: Path) -> bool:
+    return path.suffix.lower() in _ENDINGS
+
+
+def _names(names: Collection[str]) -> str:
+    return ", ".join(sort_naturally(names))

@@ -1,0 +1,133 @@
+"""Which image files there are, what is known of each, and whether one can train with that."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, get_args
+
+from dualstudent.errors import UserError, refuse
+
+Part = Literal["train", "test"]
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Image files with what is known of each. Only what one can train with can be made.
+
+    Attributes:
+        name: of the folder or table, for messages.
+        paths: of N files.
+        labels: of each, in [0, C), or −1 where unlabeled.
+        parts: of each, ``"train"`` or ``"test"``.
+        classes: the names of the C classes.
+        ignored: files that lay there but were not taken for images, by their endings.
+        adapts: whether the labels are of one domain, unlabeled and test images of another.
+    """
+
+    name: str
+    paths: tuple[Path, ...]
+    labels: tuple[int, ...]
+    parts: tuple[Part, ...]
+    classes: tuple[str, ...]
+    ignored: tuple[Path, ...] = ()
+    adapts: bool = False
+
+    def __post_init__(self) -> None:
+        if not len(self.paths) == len(self.labels) == len(self.parts):
+            raise UserError(
+                f"{self.name}: {len(self.paths)} files, {len(self.labels)} labels and "
+                f"{len(self.parts)} parts; give one of each per image"
+            )
+        if not self.paths:
+            raise UserError(
+                f"{self.name}: holds no images; a folder needs a folder of images per class, a "
+                "table a row per image"
+            )
+        refuse(self._wrong_values(), self.name)
+        known = {self.labels[i] for i in self.labeled}
+        if not known:
+            raise UserError(
+                f"{self.name}: no training image has a label; label a few of each class"
+            )
+        if len(known) == 1:
+            raise UserError(
+                f"{self.name}: all labels are {self.classes[known.pop()]!r}; "
+                "a classifier needs two classes at least"
+            )
+        unseen = sorted({self.labels[i] for i in self.test} - known)
+        if unseen:
+            names = ", ".join(repr(self.classes[label]) for label in unseen)
+            raise UserError(
+                f"{self.name}: the test has images of {names}, of which there is none in training; "
+                "label some, or take them out of the test"
+            )
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    @property
+    def labeled(self) -> list[int]:
+        """Positions of the training images with a label."""
+        return self._indices(lambda label, part: part == "train" and label >= 0)
+
+    @property
+    def unlabeled(self) -> list[int]:
+        """Positions of the training images without."""
+        return self._indices(lambda label, part: part == "train" and label < 0)
+
+    @property
+    def test(self) -> list[int]:
+        """Positions of the test images."""
+        return self._indices(lambda label, part: part == "test")
+
+    def select(self, indices: Sequence[int]) -> "Listing":
+        """Only the files at ``indices``, in that order."""
+        return replace(
+            self,
+            paths=tuple(self.paths[i] for i in indices),
+            labels=tuple(self.labels[i] for i in indices),
+            parts=tuple(self.parts[i] for i in indices),
+        )
+
+    def _indices(self, wanted: Callable[[int, Part], bool]) -> list[int]:
+        pairs = zip(self.labels, self.parts, strict=True)
+        return [i for i, (label, part) in enumerate(pairs) if wanted(label, part)]
+
+    def _wrong_values(self) -> Iterator[str]:
+        for path, label, part in zip(self.paths, self.labels, self.parts, strict=True):
+            if part not in get_args(Part):
+                yield f"{path} is in part {part!r}; use 'train' or 'test'"
+            elif not -1 <= label < len(self.classes):
+                yield (
+                    f"{path} has label {label}; there are {len(self.classes)} classes, and −1 for "
+                    "unlabeled"
+                )
+            elif part == "test" and label < 0:
+                yield (
+                    f"the test image {path} has no label; label it, or move it to the unlabeled "
+                    "images"
+                )
+
+
+def sort_naturally(names: Iterable[str]) -> list[str]:
+    """Sorted as people do, numbers by their value.
+
+    Example:
+        >>> sort_naturally(["img10", "img9", "Img1"])
+        ['Img1', 'img9', 'img10']
+    """
+    return sorted(names, key=_natural_key)
+
+
+def _natural_key(name: str) -> tuple[list[tuple[bool, int, str]], str]:
+    pieces = filter(None, re.split(r"([0-9]+)", name.casefold()))
+    # The name itself decides between "a1" and "a01", "A" and "a".
+    return [_piece_key(piece) for piece in pieces], name
+
+
+def _piece_key(piece: str) -> tuple[bool, int, str]:
+    if piece[0] in "0123456789":
+        digits = piece.lstrip("0")
+        return False, len(digits), digits  # of two numbers, the longer one is larger
+    return True, 0, piece

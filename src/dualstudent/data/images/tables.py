@@ -1,0 +1,213 @@
+"""Tables of paths and labels, in CSV or Parquet files."""
+
+import csv
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dualstudent.data.images.listing import Listing, Part, sort_naturally
+from dualstudent.errors import UserError, refuse
+
+PATH_NAMES = ("path", "file", "filename", "file_name", "filepath", "file_path", "image")
+LABEL_NAMES = ("label", "class", "category", "target")
+PART_NAMES = ("part", "split")
+_OF_PREDICTIONS = frozenset({"probability", "stable"})  # columns that dualstudent predict writes
+_PARTS: dict[str, Part] = {"": "train", "train": "train", "training": "train", "test": "test"}
+_PARQUET_BEGINS = b"PAR1"
+_SHOWN = 10  # files that do not exist
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The names of the columns; None for the usual ones, of which the first that is there counts.
+
+    Attributes:
+        path: of the images, relative to the table; usual: path, file, filename, …, image.
+        label: blank where unlabeled; usual: label, class, category, target.
+        part: train (also if blank) or test; usual: part, split, or none at all.
+    """
+
+    path: str | None = None
+    label: str | None = None
+    part: str | None = None
+
+
+@dataclass(frozen=True)
+class _Row:
+    where: str
+    path: str
+    label: str
+    part: str
+
+
+def list_table(table: Path, columns: Columns | None = None) -> Listing:
+    """A CSV or Parquet file with a row per image.
+
+    CSV is UTF-8 text with a header; cells are separated by commas, or by semicolons or tabs if
+    the header is. Parquet needs pyarrow.
+
+    Args:
+        table: path of the file.
+        columns: which hold what.
+    """
+    with table.open("rb") as file:
+        is_parquet = file.read(len(_PARQUET_BEGINS)) == _PARQUET_BEGINS
+    if table.suffix.lower() == ".parquet" and not is_parquet:
+        raise UserError(f"{table}: is not a table: broken Parquet, or none at all")
+    read = _read_parquet if is_parquet else _read_csv
+    files: dict[str, _Row] = {}
+    problems = []
+    for row in read(table, columns or Columns()):
+        wrong = _wrong_with(row)
+        if wrong is None:
+            before = files.setdefault(os.path.normpath(table.parent / row.path), row)
+            wrong = _contradiction(before, row)
+        if wrong is not None:
+            problems.append(wrong)
+    refuse([*problems, *_missing(table, files)], str(table))
+    classes = sort_naturally({row.label for row in files.values() if row.label})
+    numbers = {name: number for number, name in enumerate(classes)} | {"": -1}
+    return Listing(
+        str(table),
+        paths=tuple(Path(path) for path in files),
+        labels=tuple(numbers[row.label] for row in files.values()),
+        parts=tuple(_PARTS[row.part] for row in files.values()),
+        classes=tuple(classes),
+    )
+
+
+def _wrong_with(row: _Row) -> str | None:
+    if "\0" in row.path + row.label:
+        return f"{row.where} has a NUL byte; is this a table?"
+    if not row.path:
+        return f"{row.where} has no path"
+    if row.part not in _PARTS:
+        return (
+            f"{row.where} is in part {row.part!r}; use train or test "
+            "(validation is taken from the labeled images)"
+        )
+    if row.label == "-1":
+        return f"{row.where} has label -1; leave the label blank where there is none"
+    return None
+
+
+def _contradiction(before: _Row, row: _Row) -> str | None:
+    if (before.label, before.part) == (row.label, row.part):
+        return None
+    return (
+        f"{row.path} is given twice, {_meaning(before)} in {before.where} and "
+        f"{_meaning(row)} in {row.where}; keep one"
+    )
+
+
+def _missing(table: Path, files: dict[str, _Row]) -> Iterator[str]:
+    rows = [row for path, row in files.items() if not Path(path).is_file()]
+    if rows:
+        some = ", ".join(f"{row.path} in {row.where}" for row in rows[:_SHOWN])
+        yield (
+            f"{len(rows)} file(s) do not exist, such as {some}; paths are relative to "
+            f"{table.absolute().parent}"
+        )
+
+
+def _meaning(row: _Row) -> str:
+    return f"{row.label or 'unlabeled'} for {_PARTS[row.part]}"
+
+
+def _read_csv(table: Path, columns: Columns) -> Iterator[_Row]:
+    try:
+        with table.open(encoding="utf-8-sig", newline="") as file:
+            delimiter = _delimiter(file.readline())
+            file.seek(0)
+            rows = csv.reader(file, delimiter=delimiter, strict=True)
+            header = next(rows, [])
+            places = _places(table, header, columns)
+            for cells in filter(None, rows):
+                where = f"line {rows.line_num}"
+                if len(cells) > len(header):
+                    raise UserError(
+                        f"{table}: {where} has {len(cells)} cells, the header {len(header)}; "
+                        'put names with commas in them into "quotes"'
+                    )
+                yield _row(where, cells, places)
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{table}: is neither Parquet nor UTF-8 text; give a folder of images or a table (from "
+            "a spreadsheet, saved as 'CSV UTF-8')"
+        ) from error
+    except csv.Error as error:
+        raise UserError(f"{table}: is not a table: {error} (line {rows.line_num})") from error
+
+
+def _delimiter(header: str) -> str:
+    """A comma, unless the header has none and has semicolons or tabs instead."""
+    return next((mark for mark in ",;\t" if mark in header), ",")
+
+
+def _read_parquet(table: Path, columns: Columns) -> Iterator[_Row]:
+    try:
+        import pyarrow  # noqa: PLC0415  an extra: most people have CSV
+        from pyarrow import parquet  # noqa: PLC0415
+    except ImportError as error:
+        raise UserError(
+            f"{table}: reading Parquet needs pyarrow: pip install 'dualstudent[parquet]', or save "
+            "the table as CSV"
+        ) from error
+    try:
+        with parquet.ParquetFile(table) as file:
+            places = _places(table, file.schema_arrow.names, columns)
+            wanted = [file.schema_arrow.names[place] for place in places if place is not None]
+            content = file.read(columns=wanted)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise UserError(f"{table}: is not a table: broken Parquet ({error})") from error
+    places = _places(table, content.column_names, columns)
+    values = zip(*(column.to_pylist() for column in content.columns), strict=True)
+    for number, cells in enumerate(values, start=1):
+        yield _row(f"row {number}", [_text(cell) for cell in cells], places)
+
+
+def _text(cell: Any) -> str:
+    """Blank for missing values; whole numbers without the fraction that missing ones bring."""
+    if cell is None or cell != cell:  # noqa: PLR0124  NaN is not itself
+        return ""
+    return str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell)
+
+
+def _row(where: str, cells: Sequence[str], places: Sequence[int | None]) -> _Row:
+    path, label, part = (
+        cells[place] if place is not None and place < len(cells) else "" for place in places
+    )
+    return _Row(where, path, label.strip(), part.strip().lower())
+
+
+def _places(table: Path, header: Sequence[str], columns: Columns) -> tuple[int | None, ...]:
+    """Where path, label and part stand in a row."""
+    names = [name.strip().lower() for name in header]
+    path = _place(names, columns.path, PATH_NAMES)
+    label = _place(names, columns.label, LABEL_NAMES)
+    part = _place(names, columns.part, PART_NAMES)
+    if columns.label is None and set(names) >= _OF_PREDICTIONS:
+        raise UserError(
+            f"{table}: holds predictions, not labels (it has the columns "
+            f"{' and '.join(sorted(_OF_PREDICTIONS))}); whoever wants to learn from them names "
+            "the column of labels"
+        )
+    for kind, place, chosen, usual in (
+        ("path", path, columns.path, PATH_NAMES),
+        ("label", label, columns.label, LABEL_NAMES),
+        ("part", part, columns.part, ()),
+    ):
+        if place is None and (chosen or usual):
+            raise UserError(
+                f"{table}: has no column {chosen or ' or '.join(usual)}; it has "
+                f"{', '.join(header) or 'none'} (separated by commas, semicolons or tabs). Another "
+                f"name is set by check --{kind}-column and by data.{kind}_column"
+            )
+    return path, label, part
+
+
+def _place(names: Sequence[str], chosen: str | None, usual: Iterable[str]) -> int | None:
+    wanted = [chosen.strip().lower()] if chosen else usual
+    return next((names.index(name) for name in wanted if name in names), None)

@@ -1,0 +1,1 @@
+"""Published and bundled data sets, one file each."""

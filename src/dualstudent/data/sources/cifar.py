@@ -1,0 +1,170 @@
+"""CIFAR-10 and CIFAR-100 in their published binary version (Krizhevsky, 2009)."""
+
+import gzip
+import math
+import tarfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from dualstudent.data.datasets import Images
+from dualstudent.data.sources.files import (
+    PublishedFile,
+    fetch,
+    path_exists,
+    reading,
+    refusal,
+    warn_if_unpublished,
+)
+from dualstudent.errors import UserError
+
+_ADDRESS = "https://www.cs.toronto.edu/~kriz/"
+_PUBLISHED = {"train": 50_000, "test": 10_000}
+_SHAPE = (3, 32, 32)  # a plane each of red, green and blue
+
+
+@dataclass(frozen=True)
+class _Cifar:
+    name: str
+    folder: str  # of the files, extracted and in the archive
+    archive: PublishedFile
+    parts: dict[str, dict[str, str | None]]  # files in their order, each with its md5 if known
+    class_names: str
+    labels: tuple[int, ...]  # classes that each label byte of a record tells apart; we use the last
+
+
+_CIFAR10 = _Cifar(
+    name="cifar10",
+    folder="cifar-10-batches-bin",
+    archive=PublishedFile("cifar-10-binary.tar.gz", _ADDRESS, "c32a1d4ab5d03f1284b67883e8d87530"),
+    parts={
+        "train": {
+            "data_batch_1.bin": "5dd7e06a14cb22eb9f671a540d1b7c25",
+            "data_batch_2.bin": "5ea93a67294ea407fff1d09f752e9692",
+            "data_batch_3.bin": "942cd6a4bcdd0dd3c604fbe906cb4421",
+            "data_batch_4.bin": "ae636b3ba5c66a11e91e8cb52e771fcb",
+            "data_batch_5.bin": "53f37980c15c3d472c316c40844f3f0d",
+        },
+        "test": {"test_batch.bin": "803d5f7f4d78ea53de84dbe85f74fb6d"},
+    },
+    class_names="batches.meta.txt",
+    labels=(10,),
+)
+_CIFAR100 = _Cifar(
+    name="cifar100",
+    folder="cifar-100-binary",
+    archive=PublishedFile("cifar-100-binary.tar.gz", _ADDRESS, "03b5dce01913d631647c71ecec9e9cb8"),
+    parts={"train": {"train.bin": None}, "test": {"test.bin": None}},
+    class_names="fine_label_names.txt",
+    labels=(20, 100),
+)
+
+
+def load_cifar10(part: str, folder: Path) -> Images:
+    """50,000 training or 10,000 test images of 32 × 32 color pixels, in 10 classes.
+
+    Args:
+        part: ``"train"`` or ``"test"``.
+        folder: the data folder; its ``cifar10`` sub-folder is searched for the extracted files
+            in ``cifar-10-batches-bin``, then for the archive.
+    """
+    return _load(_CIFAR10, part, folder)
+
+
+def load_cifar100(part: str, folder: Path) -> Images:
+    """50,000 training or 10,000 test images of 32 × 32 color pixels, in 100 fine classes.
+
+    Args:
+        part: ``"train"`` or ``"test"``.
+        folder: the data folder; its ``cifar100`` sub-folder is searched for the extracted files
+            in ``cifar-100-binary``, then for the archive.
+    """
+    return _load(_CIFAR100, part, folder)
+
+
+def _load(cifar: _Cifar, part: str, folder: Path) -> Images:
+    extracted = folder / cifar.name / cifar.folder
+    names = (*cifar.parts[part], cifar.class_names)
+    known: list[tuple[Path, str | None]]
+    if path_exists(extracted):
+        origin = extracted
+        known = [(extracted / name, md5) for name, md5 in cifar.parts[part].items()]
+        contents = _read_folder(extracted, names)
+    else:
+        origin = fetch(cifar.archive, folder / cifar.name)
+        known = [(origin, cifar.archive.md5)]
+        contents = _read_archive(origin, cifar.folder, names)
+    classes = tuple(contents.pop(cifar.class_names).decode(errors="replace").split())
+    if len(classes) != cifar.labels[-1]:
+        raise _refusal(
+            origin / cifar.class_names,
+            f"{len(classes)} class names, {cifar.name} has {cifar.labels[-1]}",
+        )
+    records = [_records(origin / name, contents[name], cifar) for name in cifar.parts[part]]
+    pixels = np.concatenate([batch[:, len(cifar.labels) :] for batch in records])
+    labels = np.concatenate([batch[:, len(cifar.labels) - 1] for batch in records])
+    images = Images(
+        f"{cifar.name} {part}",
+        torch.from_numpy(pixels).reshape(-1, *_SHAPE),
+        torch.from_numpy(labels).long(),
+        classes,
+    )
+    warn_if_unpublished(images.name, known, found=len(images), expected=_PUBLISHED[part])
+    return images
+
+
+def _read_folder(folder: Path, names: tuple[str, ...]) -> dict[str, bytes]:
+    contents = {}
+    for name in names:
+        try:
+            with reading(folder / name):
+                contents[name] = (folder / name).read_bytes()
+        except OSError as error:
+            raise _refusal(folder / name, f"cannot be read ({error.strerror})") from error
+    return contents
+
+
+def _read_archive(archive: Path, inside: str, names: tuple[str, ...]) -> dict[str, bytes]:
+    """The content of the named files in the folder ``inside``; nothing else is looked at."""
+    contents = {}
+    with (
+        reading(archive, "broken or truncated", (OSError, EOFError, zlib.error, tarfile.TarError)),
+        gzip.open(archive) as unpacked,
+        tarfile.open(fileobj=unpacked, mode="r:") as members,
+    ):
+        for member in members:
+            folder, _, name = member.name.rpartition("/")
+            if folder == inside and name in names and member.isreg():
+                stream = members.extractfile(member)
+                assert stream is not None  # a regular file has content
+                contents[name] = stream.read()
+        while unpacked.read(1 << 20):  # to the end, where the checksum is
+            pass
+    for name in names:
+        if name not in contents:
+            raise _refusal(archive / name, f"the archive has no {inside}/{name}")
+    return contents
+
+
+def _records(path: Path, content: bytes, cifar: _Cifar) -> np.ndarray:
+    """(N, label bytes + 3072) uint8, sharing memory with ``content``."""
+    size = len(cifar.labels) + math.prod(_SHAPE)
+    if not content or len(content) % size:
+        raise _refusal(
+            path,
+            f"{len(content):,} bytes are not a whole number of {cifar.name} records of "
+            f"{size:,} bytes",
+        )
+    records = np.frombuffer(content, np.uint8).reshape(-1, size)
+    for column, classes in enumerate(cifar.labels):
+        highest = records[:, column].max()
+        if highest >= classes:
+            raise _refusal(path, f"labels up to {highest}, {cifar.name} has 0 to {classes - 1}")
+    return records
+
+
+def _refusal(path: Path, why: str) -> UserError:
+    return refusal(path, why, delete=path.parent.name)  # the folder, or the archive

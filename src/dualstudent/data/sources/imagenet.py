@@ -1,0 +1,101 @@
+"""ImageNet (ILSVRC 2012): a folder of JPEG files per class, read while training."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from dualstudent.data.datasets import ImageFiles
+from dualstudent.data.sources.files import path_exists, reading, warn_if_unpublished
+from dualstudent.errors import UserError
+
+_FOLDERS = {"train": "train", "test": "val"}
+_PUBLISHED = {"train": 1_281_167, "test": 50_000}
+_ENDINGS = (".jpeg", ".jpg")
+
+
+def load_imagenet(part: str, folder: Path) -> ImageFiles:
+    """1,281,167 training or 50,000 validation photos in 1000 classes.
+
+    The published test set has no public labels; as everywhere, the validation set is the test.
+
+    Args:
+        part: ``"train"`` or ``"test"``.
+        folder: the data folder; its ``imagenet`` sub-folder holds
+            ``train/SYNSET/*.JPEG`` and ``val/SYNSET/*.JPEG``.
+    """
+    root = folder / "imagenet"
+    classes = _class_folders(root, "train")
+    here = _class_folders(root, part)
+    if unknown := sorted(set(here) - set(classes)):
+        raise UserError(
+            f"{root / _FOLDERS[part] / unknown[0]}: there is no such class in {root / 'train'}; "
+            "put the training images of the class there, or remove the folder"
+        )
+    files, sizes, labels = [], [], []
+    for name in here:
+        found = _images(root / _FOLDERS[part] / name)
+        files += [f"{name}/{file}".encode(errors="surrogateescape") for file, _ in found]
+        sizes += [size for _, size in found]
+        labels += [classes.index(name)] * len(found)
+    images = ImageFiles(
+        f"imagenet {part}",
+        root / _FOLDERS[part],
+        np.array(files),
+        np.array(sizes, np.int64),
+        torch.tensor(labels),
+        tuple(classes),
+    )
+    folders = [(images.folder / here[0], None)]
+    warn_if_unpublished(images.name, list(folders), found=len(images), expected=_PUBLISHED[part])
+    return images
+
+
+def _class_folders(root: Path, part: str) -> list[str]:
+    """The names of the class folders, sorted, or what to do about it that there are none."""
+    folder = root / _FOLDERS[part]
+    if not path_exists(folder):
+        raise UserError(f"{folder}: not found; {_advice(root, part)}")
+    with reading(folder), os.scandir(folder) as entries:
+        found = {entry.name: entry.is_dir() for entry in entries if entry.name[0] != "."}
+    classes = sorted(name for name, is_folder in found.items() if is_folder)
+    loose = [name for name in found if name.lower().endswith(_ENDINGS)]
+    if loose:
+        raise UserError(
+            f"{folder}: {len(loose):,} images such as {loose[0]} lie outside class folders; move "
+            f"each into {folder.name}/SYNSET, the class that the development kit's list of "
+            "labels gives it"
+        )
+    if not classes:
+        raise UserError(f"{folder}: holds no class folders; {_advice(root, part)}")
+    return classes
+
+
+def _advice(root: Path, part: str) -> str:
+    """What to put where, in words that fit what is there already."""
+    name, published = _FOLDERS[part], f"ILSVRC2012_img_{_FOLDERS[part]}.tar"
+    for place in (root / name, root, root.parent):
+        archives = sorted(place.glob("*.tar")) if place == root / name else [place / published]
+        if archives and path_exists(archives[0]):
+            return (
+                f"extract {archives[0]} so that the images lie in {root / name}/SYNSET/*.JPEG, "
+                "a folder for each class"
+            )
+    return (
+        f"ImageNet cannot be downloaded freely: get {published} from image-net.org and extract "
+        f"it so that the images lie in {root / name}/SYNSET/*.JPEG"
+    )
+
+
+def _images(folder: Path) -> list[tuple[str, int]]:
+    """Names and sizes of the images of one class, sorted."""
+    with reading(folder), os.scandir(folder) as entries:
+        found = sorted(
+            (entry.name, entry.stat().st_size)
+            for entry in entries
+            if entry.name.lower().endswith(_ENDINGS) and entry.name[0] != "."
+        )
+    if not found:
+        raise UserError(f"{folder}: holds no images; put those of the class in, or remove it")
+    return found

@@ -1,0 +1,101 @@
+"""MNIST in its published idx format (LeCun, Cortes & Burges, 1998)."""
+
+import gzip
+import math
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dualstudent.data.datasets import Images
+from dualstudent.data.sources.files import (
+    PublishedFile,
+    fetch,
+    reading,
+    refusal,
+    warn_if_unpublished,
+)
+
+_ADDRESS = "https://ossci-datasets.s3.amazonaws.com/mnist/"
+_FILES = {
+    "train": (
+        PublishedFile("train-images-idx3-ubyte.gz", _ADDRESS, "f68b3c2dcbeaaa9fbdd348bbdeb94873"),
+        PublishedFile("train-labels-idx1-ubyte.gz", _ADDRESS, "d53e105ee54ea40749a09fcbcd1e9432"),
+    ),
+    "test": (
+        PublishedFile("t10k-images-idx3-ubyte.gz", _ADDRESS, "9fb629c4189551a2d022fa330f9573f3"),
+        PublishedFile("t10k-labels-idx1-ubyte.gz", _ADDRESS, "ec29112dd5afa0611ce80d1b7f02629c"),
+    ),
+}
+_PUBLISHED = {"train": 60_000, "test": 10_000}
+_MAGIC = {3: 2051, 1: 2049}  # unsigned bytes in 3 dimensions, in 1
+
+
+def load_mnist(part: str, folder: Path) -> Images:
+    """60,000 training or 10,000 test digits of 28 × 28 gray pixels.
+
+    Args:
+        part: ``"train"`` or ``"test"``.
+        folder: the data folder; the files are looked for in its ``mnist`` sub-folder.
+    """
+    image_file, label_file = _FILES[part]
+    image_path, label_path = (
+        fetch(image_file, folder / "mnist"),
+        fetch(label_file, folder / "mnist"),
+    )
+    pixels = read_idx(image_path, dimensions=3)
+    labels = read_idx(label_path, dimensions=1)
+    if pixels.shape[1:] != (28, 28):
+        raise refusal(image_path, f"images of {pixels.shape[1]}×{pixels.shape[2]}, MNIST has 28×28")
+    if len(pixels) != len(labels):
+        raise refusal(
+            image_path,
+            f"{len(pixels):,} images but {len(labels):,} labels in {label_path}, "
+            "so one of the two is not the published file",
+        )
+    if len(pixels) == 0:
+        raise refusal(image_path, "holds no images")
+    if labels.max() > 9:
+        raise refusal(
+            label_path, f"labels {int(labels.min())} to {int(labels.max())}, MNIST has 0 to 9"
+        )
+    images = Images(
+        f"mnist {part}",
+        pixels.unsqueeze(1),
+        labels.long(),
+        tuple(str(digit) for digit in range(10)),
+    )
+    warn_if_unpublished(
+        images.name,
+        [(image_path, image_file.md5), (label_path, label_file.md5)],
+        found=len(images),
+        expected=_PUBLISHED[part],
+    )
+    return images
+
+
+def read_idx(path: Path, dimensions: int) -> Tensor:
+    """A gzipped idx file of unsigned bytes, checked against its own header."""
+    with reading(path, "broken or truncated", (OSError, EOFError, zlib.error)):
+        content = gzip.decompress(path.read_bytes())
+    header = 4 * (1 + dimensions)
+    if len(content) < header:
+        raise refusal(path, f"{len(content)} bytes are too few for an idx header")
+    magic, *shape = struct.unpack_from(f">{1 + dimensions}I", content)
+    if magic != _MAGIC[dimensions]:
+        raise refusal(
+            path,
+            f"magic number {magic}, "
+            f"an idx file of {dimensions} dimension(s) has {_MAGIC[dimensions]}",
+        )
+    if len(content) - header != math.prod(shape):
+        raise refusal(
+            path,
+            f"the header announces {math.prod(shape):,} bytes "
+            f"but {len(content) - header:,} follow, so the file is truncated or damaged",
+        )
+    values = np.frombuffer(content, np.uint8, offset=header).reshape(shape)
+    return torch.from_numpy(values.copy())

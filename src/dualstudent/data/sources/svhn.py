@@ -1,0 +1,111 @@
+"""SVHN, the street view house numbers, cropped to 32 × 32 (Netzer et al., 2011)."""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.io import loadmat
+
+from dualstudent.data.datasets import Images
+from dualstudent.data.sources.files import (
+    PublishedFile,
+    fetch,
+    reading,
+    refusal,
+    warn_if_unpublished,
+)
+
+_ADDRESS = "http://ufldl.stanford.edu/housenumbers/"
+_FILES = {
+    "train": PublishedFile("train_32x32.mat", _ADDRESS, "e26dedcc434d2e4c54c9b2d4a06d8373"),
+    "test": PublishedFile("test_32x32.mat", _ADDRESS, "eb5a983be6a315427106f1b164d9cef3"),
+    "extra": PublishedFile("extra_32x32.mat", _ADDRESS, "a93ce644f1a588dc4d68dda5feec44a7"),
+}
+_PUBLISHED = {"train": 73_257, "test": 26_032, "extra": 531_131}
+_SHAPE = (3, 32, 32)
+_MAGIC = b"MATLAB 5.0 MAT-file"
+
+
+def load_svhn(part: str, folder: Path) -> Images:
+    """73,257 training or 26,032 test digits of 32 × 32 color pixels.
+
+    Args:
+        part: ``"train"`` or ``"test"``.
+        folder: the data folder; the files are looked for in its ``svhn`` sub-folder.
+    """
+    return _load(f"svhn {part}", [part], folder)
+
+
+def load_svhn_extra(part: str, folder: Path) -> Images:
+    """SVHN with its 531,131 extra digits after the training digits; the same test digits.
+
+    Args:
+        part: ``"train"`` or ``"test"``.
+        folder: the data folder; the files are looked for in its ``svhn`` sub-folder.
+    """
+    return _load(f"svhn-extra {part}", ["train", "extra"] if part == "train" else [part], folder)
+
+
+def _load(name: str, parts: list[str], folder: Path) -> Images:
+    paths = [fetch(_FILES[part], folder / "svhn") for part in parts]
+    read = [_read(path) for path in paths]
+    labels = np.concatenate([labels for _, labels in read])
+    # Into C order: left to itself, concatenate keeps MATLAB's.
+    pixels = np.empty((len(labels), *_SHAPE), np.uint8)
+    np.concatenate([pixels for pixels, _ in read], out=pixels)
+    images = Images(
+        name,
+        torch.from_numpy(pixels),
+        torch.from_numpy(labels),
+        tuple(str(digit) for digit in range(10)),
+    )
+    warn_if_unpublished(
+        name,
+        [(path, _FILES[part].md5) for path, part in zip(paths, parts, strict=True)],
+        found=len(images),
+        expected=sum(_PUBLISHED[part] for part in parts),
+    )
+    return images
+
+
+def _read(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Pixels (N, 3, 32, 32) uint8, a view of MATLAB's order, and digits (N,) int64."""
+    variables = _variables(path)
+    if missing := {"X", "y"} - variables.keys():
+        raise refusal(path, f"holds no variable {min(missing)}")
+    pixels, labels = np.asarray(variables["X"]), np.asarray(variables["y"])
+    if pixels.dtype != np.uint8 or pixels.ndim != 4 or pixels.shape[:3] != (32, 32, 3):
+        raise refusal(
+            path,
+            f"X is {pixels.dtype} of shape {pixels.shape}, SVHN has uint8 of (32, 32, 3, images)",
+        )
+    if pixels.shape[3] == 0:
+        raise refusal(path, "holds no images")
+    if labels.dtype.kind not in "iuf" or labels.shape != (pixels.shape[3], 1):
+        raise refusal(
+            path,
+            f"y is {labels.dtype} of shape {labels.shape}, {pixels.shape[3]} images have "
+            f"numbers of ({pixels.shape[3]}, 1)",
+        )
+    if not np.isin(labels, np.arange(1, 11)).all():
+        raise refusal(
+            path,
+            f"labels {labels.min():g} to {labels.max():g}, SVHN has 1 to 10, and 10 is the digit 0",
+        )
+    return pixels.transpose(3, 2, 0, 1), labels[:, 0].astype(np.int64) % 10
+
+
+def _variables(path: Path) -> dict[str, Any]:
+    with (  # broken files break the reader in many ways
+        reading(path, "not a readable MATLAB 5 file", broken=Exception),
+        path.open("rb") as stream,
+        warnings.catch_warnings(),
+    ):
+        if stream.read(len(_MAGIC)) != _MAGIC:
+            raise ValueError(f"does not begin with {_MAGIC.decode()!r}")
+        stream.seek(0)
+        warnings.simplefilter("ignore")  # about variables it cannot read: checked by us
+        variables: dict[str, Any] = loadmat(stream, variable_names=("X", "y"))
+    return variables

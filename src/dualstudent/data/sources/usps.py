@@ -1,0 +1,64 @@
+"""USPS in its published svmlight format (Hull, 1994; distributed by LIBSVM)."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from dualstudent.data.datasets import Images
+from dualstudent.data.sources.files import (
+    PublishedFile,
+    fetch,
+    reading,
+    refusal,
+    warn_if_unpublished,
+)
+
+_ADDRESS = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multiclass/"
+_FILES = {
+    "train": PublishedFile("usps.bz2", _ADDRESS, "ec16c51db3855ca6c91edd34d0e9b197"),
+    "test": PublishedFile("usps.t.bz2", _ADDRESS, "8ea070ee2aca1ac39742fdd1ef5ed118"),
+}
+_PUBLISHED = {"train": 7_291, "test": 2_007}
+_SIDE = 16
+
+
+def load_usps(part: str, folder: Path) -> Images:
+    """7,291 training or 2,007 test digits of 16 × 16 gray pixels.
+
+    Args:
+        part: ``"train"`` or ``"test"``.
+        folder: the data folder; the files are looked for in its ``usps`` sub-folder.
+    """
+    from sklearn.datasets import load_svmlight_file  # takes long; most commands do without
+
+    file = _FILES[part]
+    path = fetch(file, folder / "usps")
+    complaint = f"not a readable svmlight file of {_SIDE * _SIDE} values"
+    with reading(path, complaint, (OSError, EOFError, ValueError)):
+        features, targets = load_svmlight_file(
+            str(path), n_features=_SIDE * _SIDE, zero_based=False
+        )
+    values = features.toarray()
+    if features.nnz == 0 or features.indices.max() + 1 != _SIDE * _SIDE:
+        found = features.indices.max(initial=-1) + 1
+        raise refusal(path, f"{found} values an image, USPS has {_SIDE * _SIDE}")
+    if not np.abs(values).max() <= 1:
+        raise refusal(path, f"pixel values up to {np.abs(values).max():g}, USPS has −1 to 1")
+    if not np.isin(targets, np.arange(1, 11)).all():
+        raise refusal(
+            path,
+            f"labels {targets.min():g} to {targets.max():g}, "
+            "USPS has 1 to 10 for the digits 0 to 9",
+        )
+    gray = np.rint((values + 1) * 127.5).astype(np.uint8)
+    images = Images(
+        f"usps {part}",
+        torch.from_numpy(gray).reshape(-1, 1, _SIDE, _SIDE),
+        torch.from_numpy(targets.astype(np.int64) - 1),
+        tuple(str(digit) for digit in range(10)),
+    )
+    warn_if_unpublished(
+        images.name, [(path, file.md5)], found=len(images), expected=_PUBLISHED[part]
+    )
+    return images

@@ -1,0 +1,1 @@
+"""What perturbs a view."""

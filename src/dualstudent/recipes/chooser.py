@@ -1,0 +1,177 @@
+"""A recipe for own images, chosen from what a check found, with a reason for every choice."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dualstudent.data.images.check import DataCheck
+from dualstudent.data.splits import share_of_class
+from dualstudent.recipes.reading import merge
+from dualstudent.settings import Table
+
+NETWORKS = ("digits-cnn", "quick-cnn", "cnn13", "resnext50")  # one of these is chosen
+_STEPS = {"cpu": 2_000, "cuda": 20_000}
+_SIZES = {"cpu": (32, 64), "cuda": (32, 64, 128, 224)}
+_SMALLEST = 16  # pixels a side that every network takes
+_PHOTO = 128  # pixels a side from which on details need a network for photos
+_LABELED, _UNLABELED = 32, 96  # of a batch, as in the demo
+_LABELS_TO_SPARE, _VALIDATION = 10, 0.2
+_FEWEST_EPOCHS, _TESTS = 2, 20
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A recipe, not checked yet, and why it is as it is.
+
+    Attributes:
+        table: of the recipe; where the images are is as it was set.
+        reasons: setting → why it is as it is.
+        steps: of the whole training.
+        evaluated: how many images each evaluation looks at.
+    """
+
+    table: Table
+    reasons: dict[str, str]
+    steps: int
+    evaluated: int
+
+
+def choose_recipe(check: DataCheck, cuda: bool, wanted: Mapping[str, Any] | None = None) -> Choice:
+    """What suits the images of a check on this machine, and goes with what is set already.
+
+    Args:
+        check: of the images.
+        cuda: whether a GPU computes; without, everything is so small that a CPU finishes.
+        wanted: what the user set, as tables of a recipe that were found valid.
+    """
+    wanted = dict(wanted or {})
+    data, reasons = _data(check, cuda, wanted.get("data", {}))
+    held_out = sum(share_of_class(count, data["validation"]) for count in check.labeled.values())
+    labeled, unlabeled = sum(check.labeled.values()) - held_out, check.unlabeled
+    if data["validation"]:  # copies of what is held out do not train, and any image may be
+        labeled -= check.labeled_copies
+        unlabeled = unlabeled and max(1, unlabeled - check.unlabeled_copies)
+    network, why_network = _network(data["channels"], data["image_size"], cuda)
+    batch, per_epoch = _batch(labeled, unlabeled, wanted.get("batch", {}))
+    default = max(_FEWEST_EPOCHS, round(_STEPS["cuda" if cuda else "cpu"] / per_epoch))
+    epochs = wanted.get("schedule", {}).get("epochs", default)
+    reasons |= {
+        "network.name": why_network,
+        "method.name": "two networks teach each other; 'dualstudent methods' lists others",
+        "batch.labeled": _about_labeled(batch["labeled"], labeled),
+        "batch.size": _about_unlabeled(batch, unlabeled),
+        "schedule.epochs": f"of {per_epoch:,} steps each, {epochs * per_epoch:,} in all",
+        "augmentation.translate": "views are shifted by up to a twelfth of the image",
+        "augmentation.flip": "a mirrored digit or letter is another one; for photos of things "
+        "--set augmentation.flip=true",
+    }
+    set_already = dict.fromkeys(_keys(wanted), "as you set it")
+    return Choice(
+        merge(_table(data, network, batch, epochs), wanted),
+        {key: set_already.get(key, reason) for key, reason in reasons.items()},
+        epochs * per_epoch,
+        sum(check.test.values()) or held_out,
+    )
+
+
+def _table(data: Table, network: str, batch: dict[str, int], epochs: int) -> Table:
+    size, is_gray = data["image_size"], data["channels"] == 1
+    return {
+        "data": data,
+        "augmentation": {"translate": size // 12, "noise": 0.15 if is_gray else 0.0},
+        "network": {"name": network},
+        "method": {
+            "name": "dual-student",
+            "consistency_weight": 10,
+            "stabilization_weight": 100,
+            "confidence_threshold": 0.6,
+            "classification_average": "labeled",
+        },
+        "batch": batch,
+        "optimizer": {"learning_rate": 0.1},
+        "schedule": {"epochs": epochs, "rampup_epochs": epochs / 4},
+        "evaluation": {"every": max(1, epochs // _TESTS)},
+    }
+
+
+def _data(check: DataCheck, cuda: bool, wanted: Mapping[str, Any]) -> tuple[Table, dict[str, str]]:
+    """How images are brought to one form and what is held out, and why."""
+    size, why_size = _image_size(check.typical, cuda)
+    validation, why_validation = _validation(check)
+    chosen = {
+        "image_size": size,
+        "channels": 1 if check.is_gray else 3,
+        "validation": validation,
+    }
+    reasons = {
+        "data.image_size": why_size,
+        "data.channels": f"the images are {'gray' if check.is_gray else 'in color'}",
+        "data.validation": why_validation,
+    }
+    return chosen | dict(wanted), reasons
+
+
+def _image_size(typical: int, cuda: bool) -> tuple[int, str]:
+    """Small images nearly as they are, larger ones at the largest size that enlarges few."""
+    sizes = _SIZES["cuda" if cuda else "cpu"]
+    why = f"half of the images have a short side of {typical:,} pixels or more"
+    if typical <= sizes[0]:
+        size = max(_SMALLEST, 4 * round(typical / 4))
+        return size, why + (f"; {size} is the least" if size > typical + 2 else "")
+    size = max(size for size in sizes if size <= typical)
+    most = f"; {size} is the most that is chosen {'' if cuda else 'without a GPU'}".rstrip()
+    return size, why + (most if size == sizes[-1] < typical else "")
+
+
+def _network(channels: int, size: int, cuda: bool) -> tuple[str, str]:
+    if channels == 1 and size <= _SIZES["cpu"][0]:
+        return "digits-cnn", "for small gray images"
+    if not cuda:
+        return "quick-cnn", "made for machines without a GPU"
+    if size >= _PHOTO:
+        return "resnext50", f"for photos of {_PHOTO} pixels or more, on a GPU"
+    return "cnn13", "the paper's network for small images, on a GPU"
+
+
+def _validation(check: DataCheck) -> tuple[float, str]:
+    """The share of labels to hold out, and why."""
+    labels, classes = sum(check.labeled.values()), len(check.labeled)
+    if any(check.test.values()):
+        return 0.0, "there is a test part"
+    if labels < _LABELS_TO_SPARE * classes:
+        return 0.0, (
+            f"{labels} labels for {classes} classes are too few to spare any (fewer than "
+            f"{_LABELS_TO_SPARE} a class on average), so the model is not evaluated"
+        )
+    return _VALIDATION, "there is no test part; this share of the labels is the validation part"
+
+
+def _batch(labeled: int, unlabeled: int, wanted: Mapping[str, int]) -> tuple[dict[str, int], int]:
+    """Composition of a batch, and steps of an epoch."""
+    if not unlabeled:
+        default = max(2, min(_LABELED + _UNLABELED, labeled))
+        size = wanted.get("size", wanted.get("labeled", default))
+        return {"size": size, "labeled": size}, max(1, labeled // size)
+    share = wanted.get("size", _LABELED + _UNLABELED) * _LABELED // (_LABELED + _UNLABELED)
+    known = wanted.get("labeled", max(1, min(_LABELED, share, labeled)))
+    size = wanted.get("size", known + min(_UNLABELED, unlabeled))
+    return {"size": size, "labeled": known}, max(1, unlabeled // max(1, size - known))
+
+
+def _about_labeled(each: int, labels: int) -> str:
+    every = f"all {labels:,} labels to train with, in every batch"
+    return every if each == labels else f"of {labels:,} labels to train with"
+
+
+def _about_unlabeled(batch: Mapping[str, int], unlabeled: int) -> str:
+    if not unlabeled:
+        return "there are no unlabeled images"
+    rest = batch["size"] - batch["labeled"]
+    return f"the other {rest} are {'all' if rest == unlabeled else 'of'} {unlabeled:,} unlabeled"
+
+
+def _keys(table: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    for key, value in table.items():
+        yield prefix + key
+        if isinstance(value, Mapping):
+            yield from _keys(value, f"{prefix}{key}.")

@@ -1,0 +1,230 @@
+"""What a trained model says about image files."""
+
+import csv
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dualstudent.atomic import check_free, create_text_file
+from dualstudent.data.images.decoding import Channels, UnreadableImage, decode, resize
+from dualstudent.data.images.folders import images_below
+from dualstudent.data.prepared import PreparedData
+from dualstudent.data.samples import ImageSamples
+from dualstudent.data.sources.catalog import StreamedName
+from dualstudent.data.sources.files import RIGHTS_TO_IMAGES, path_exists
+from dualstudent.errors import UserError
+from dualstudent.generators import make_generator
+from dualstudent.parallel import Progress, count_cores, map_threads
+from dualstudent.signals import Interrupted, StopRequest
+from dualstudent.training.evaluation import CHUNK
+from dualstudent.training.inference import answer
+from dualstudent.training.model import load_weights, read_model
+from dualstudent.training.run import Run
+from dualstudent.training.training import build_method
+
+_READERS = 4  # threads; each holds two chunks at most
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Of some image files, in their order.
+
+    Attributes:
+        paths: of the n files that can be read.
+        probabilities: (n, C) float32, of each class, by the network that the method exports.
+        stable: (n,) bool, Eq. 3 for that network: clean image and one perturbed view.
+        agree: (n,) bool, whether all networks that make the method's result say the same label;
+            None if it is one network only, which has nobody to agree with.
+        unreadable: the other files, and why.
+    """
+
+    paths: tuple[Path, ...]
+    probabilities: Tensor
+    stable: Tensor
+    agree: Tensor | None
+    unreadable: tuple[UnreadableImage, ...]
+
+
+class Predictor:
+    """The model of a finished run, without the data it was trained on.
+
+    Only weights and a recipe are read: loading a stranger's model runs no code.
+
+    Args:
+        run: on own images or on a published data set in memory.
+
+    Attributes:
+        classes: their names, in the order of the probabilities.
+        network: name of the one whose probabilities are given.
+
+    Raises:
+        UserError: if the run has not finished, or was not trained on images that files can hold.
+    """
+
+    def __init__(self, run: Run) -> None:
+        run.read_result()  # refuses a run that has not finished
+        self._recipe = recipe = run.read_recipe()
+        tensors, notes = read_model(run)
+        self.classes = notes.classes
+        self._shape = _image_shape(run, notes.shape, recipe.data.source)
+        if recipe.data.path is None and recipe.data.source is None:
+            raise UserError(
+                f"{run.folder}: was trained on data handed over from Python, whose views no recipe "
+                "describes; train with --data to predict from files"
+            )
+        nothing, none = self._samples([]), torch.empty(0, dtype=torch.int64)
+        data = PreparedData(self.classes, nothing, none, none, none, nothing, none)
+        self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self._method = build_method(recipe, data).to(self._device)
+        load_weights(run, self._method, tensors)
+        self.network = self._method.exported
+
+    def predict(self, paths: Iterable[Path | str] | Path) -> Iterator[Predictions]:
+        """Read and classify files, or a single one, chunk by chunk, in bounded memory."""
+        files = _as_paths(paths)
+        chunks = (files[start : start + CHUNK] for start in range(0, len(files), CHUNK))
+        with map_threads(self._read, chunks, min(_READERS, count_cores())) as results:
+            for number, (readable, pixels, unreadable) in enumerate(results):
+                said = self._answers(pixels, number * CHUNK)
+                yield Predictions(tuple(readable), *said, tuple(unreadable))
+
+    def _read(
+        self, paths: Sequence[Path]
+    ) -> tuple[list[Path], list[NDArray[np.uint8]], list[UnreadableImage]]:
+        channels, size = cast(Channels, self._shape[0]), self._shape[-1]
+        readable, pixels, unreadable = [], [], []
+        for path in paths:
+            try:
+                pixels.append(resize(decode(path, channels), size))
+                readable.append(path)
+            except UnreadableImage as reason:
+                unreadable.append(reason)
+        return readable, pixels, unreadable
+
+    def _samples(self, pixels: Sequence[NDArray[np.uint8]]) -> ImageSamples:
+        stacked = np.stack(pixels) if pixels else np.empty((0, *self._shape), np.uint8)
+        return ImageSamples(
+            torch.from_numpy(stacked), self._recipe.augmentation, self._recipe.normalization
+        )
+
+    def _answers(
+        self, pixels: Sequence[NDArray[np.uint8]], start: int
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        method, device = self._method, self._device
+        draw = make_generator(self._recipe.seed, "test view", start, device=device)
+        indices = torch.arange(len(pixels))
+        clean, perturbed = self._samples(pixels).to(device).views(indices, [None, draw])
+        said = answer(method, indices, clean, perturbed)
+        agree = said.agree if len(method.headline) > 1 else None
+        return said.probabilities, said.stable, agree
+
+
+@dataclass
+class Written:
+    """What became of the images.
+
+    Attributes:
+        network: name of the one that said it.
+        predicted: how many have a line.
+        stable: how many of them are stable.
+        unreadable: the files without a line.
+    """
+
+    network: str
+    predicted: int = 0
+    stable: int = 0
+    unreadable: list[UnreadableImage] = field(default_factory=list)
+
+
+def write_predictions(
+    run: Run,
+    paths: Iterable[Path | str] | Path,
+    output: Path | str,
+    each_class: bool = False,
+    progress: Progress | None = None,
+) -> Written:
+    """Classify image files into a CSV file: path, label, probability, stable, agree.
+
+    Args:
+        run: a finished one.
+        paths: of images, and of folders whose images are taken, however deep.
+        output: must not exist; appears when all is done.
+        each_class: also a column ``p(CLASS)`` per class.
+        progress: is told how many files are done.
+
+    Raises:
+        UserError: if run, paths or output are wrong; then nothing is written.
+        Interrupted: after Ctrl-C, SIGTERM or SIGHUP; then neither.
+    """
+    output = Path(output)
+    check_free(output)  # before the work
+    files, predictor = _files(paths), Predictor(run)
+    written = Written(predictor.network)
+    with create_text_file(output) as sheet, StopRequest() as stop:
+        rows = csv.writer(sheet)
+        columns = [f"p({name})" for name in predictor.classes] if each_class else []
+        rows.writerow(["path", "label", "probability", "stable", "agree", *columns])
+        if progress is not None:
+            progress.on_start(0, len(files))
+        for found in predictor.predict(files):
+            rows.writerows(_rows(found, predictor.classes, each_class))
+            written.predicted += len(found.paths)
+            written.stable += int(found.stable.sum())
+            written.unreadable += found.unreadable
+            done = written.predicted + len(written.unreadable)
+            if progress is not None:
+                progress.on_step(done)
+            if stop.received:
+                raise Interrupted(stop.received, f"{done:,} images", "the same command")
+        if not written.predicted:
+            raise UserError(f"none of {len(files)} files can be read; {written.unreadable[0]}")
+    return written
+
+
+def _rows(found: Predictions, classes: Sequence[str], each_class: bool) -> Iterator[list[str]]:
+    highest, labels = found.probabilities.max(dim=1)
+    agree = [""] * len(labels) if found.agree is None else _truths(found.agree)
+    values = (highest.tolist(), labels.tolist(), found.probabilities.tolist())
+    for path, stable, agrees, p, label, every in zip(
+        found.paths, _truths(found.stable), agree, *values, strict=True
+    ):
+        more = [f"{each:.6f}" for each in every] if each_class else []
+        yield [str(path), classes[label], f"{p:.6f}", stable, agrees, *more]
+
+
+def _truths(column: Tensor) -> list[str]:
+    return [str(truth).lower() for truth in column.tolist()]
+
+
+def _as_paths(paths: Iterable[Path | str] | Path) -> list[Path]:
+    return [Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
+
+
+def _files(paths: Iterable[Path | str] | Path) -> list[Path]:
+    files: dict[Path, None] = {}
+    for path in _as_paths(paths):
+        if not path_exists(path, RIGHTS_TO_IMAGES):
+            raise UserError(f"{path}: does not exist; give images, or folders of images")
+        found = images_below(path) if path.is_dir() else [path]
+        if not found:
+            raise UserError(f"{path}: holds no images")
+        files |= dict.fromkeys(found)
+    if not files:
+        raise UserError("give images, or folders of images")
+    return list(files)
+
+
+def _image_shape(run: Run, shape: tuple[int, ...], source: str | None) -> tuple[int, int, int]:
+    """(channels, size, size), which files can be brought to."""
+    if source in get_args(StreamedName):
+        raise UserError(f"{run.folder}: was trained on {source}, which predict cannot do yet")
+    if len(shape) != 3 or shape[0] not in get_args(Channels) or shape[1] != shape[2]:
+        raise UserError(f"{run.folder}: was trained on samples of {list(shape)}, not on images")
+    channels, size, _ = shape
+    return channels, size, size

@@ -1,0 +1,341 @@
+"""Own images from the folder to the predictions, through the command line."""
+
+import csv
+import json
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from dualstudent import Observer, Run, UserError, load_recipe, resume
+from dualstudent.signals import Interrupted
+from dualstudent.training.loop import train
+from dualstudent.training.model import evaluate_run
+from dualstudent.training.predictor import write_predictions
+from tests.conftest import Command
+from tests.support.digit_files import HOSTILE, write_digits
+from tests.support.html_page import Page
+from tests.support.pictures import save_picture
+from tests.training.test_resume import RaisesSignalAt, assert_equal_runs
+
+QUICK = ("--set", "schedule.epochs=3", "--set", "batch.size=64", "--set", "batch.labeled=16")
+pytestmark = pytest.mark.usefixtures("at_place")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("own")
+
+
+@pytest.fixture
+def digits(place: Path) -> Path:
+    folder = place / "digits"
+    return folder if folder.exists() else write_digits(folder)
+
+
+@pytest.fixture
+def run(place: Path, digits: Path, command: Command) -> Run:
+    """A run on the digits, by the recipe chosen for them; made once."""
+    if not (place / "runs" / "digits-0").exists():
+        code, output, messages = command("train", "--data", "digits", *QUICK)
+        assert code == 0, messages
+        (place / "output.txt").write_text(output)
+    return Run.open(place / "runs" / "digits-0")
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_train_looks_chooses_explains_and_keeps_the_recipe(run: Run, place: Path) -> None:
+    output = (place / "output.txt").read_text()
+    assert "270 gray images, 150 of them unlabeled" in output
+    assert "network.name = digits-cnn: for small gray images" in output
+    assert "schedule.epochs = 3: as you set it" in output
+    assert "data.validation = 0.0: there is a test part" in output
+    assert "test error" in output
+    recipe = load_recipe(run.recipe)
+    assert (recipe.data.path, recipe.data.image_size) == (place / "digits", 16)
+    assert recipe.augmentation.translate == 1
+    assert (recipe.schedule.rampup_epochs, recipe.evaluation.every) == (0.75, 1)  # of 3 epochs
+    assert json.loads(run.split.read_text())["per_class"][HOSTILE] == 6
+
+
+def test_a_finished_run_is_not_continued_but_shown(run: Run, command: Command) -> None:
+    before = {path: path.stat().st_mtime_ns for path in (run.model, run.result, run.metrics)}
+    code, output, messages = command("resume", "runs/digits-0")
+    assert code == 0, messages
+    assert output.startswith("runs/digits-0 has finished already:\n")
+    assert f"{run.read_result()['error']:.2f} % test error" in output
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+def test_predictions_are_those_of_the_evaluation(run: Run, place: Path, command: Command) -> None:
+    code, output, messages = command(
+        "predict", "runs/digits-0", "digits/test", "-o", "all.csv", "--probabilities"
+    )
+    error = run.read_result()["networks"]["student1"]["error"]
+    assert code == 0, messages
+    assert f"60 predictions in all.csv by student1, {error:.2f} % test error; " in output
+    rows = rows_of(place / "all.csv")
+    assert len(rows) == 60
+    figures = evaluate_run(run)["student1"]
+    wrong = [row for row in rows if Path(row["path"]).parent.name != row["label"]]
+    assert 100 * len(wrong) / 60 == pytest.approx(figures["error"])
+    stable = [row for row in rows if row["stable"] == "true"]
+    assert 100 * len(stable) / 60 == pytest.approx(figures["stable_share"])
+    assert all(Path(row["path"]).is_file() for row in rows)  # names survive, hostile as they are
+    assert f"p({HOSTILE})" in rows[0]
+    for row in rows:
+        said = {key[2:-1]: float(p) for key, p in row.items() if key.startswith("p(")}
+        assert sum(said.values()) == pytest.approx(1, abs=1e-4)
+        assert max(said, key=said.__getitem__) == row["label"]
+        assert said[row["label"]] == float(row["probability"])
+
+
+def test_predict_skips_and_names_what_it_cannot_read(
+    run: Run, place: Path, command: Command
+) -> None:
+    (place / "bad\n.png").write_bytes(b"no image")
+    one = str(next((place / "digits" / "test" / "3").iterdir()))
+    code, output, messages = command("predict", str(run.folder), "bad\n.png", one, "-o", "some.csv")
+    assert code == 0
+    assert "1 predictions in some.csv" in output
+    assert "1 skipped" in output
+    assert messages.startswith("skipped: bad\\n.png: not an image")
+    assert messages.count("\n") == 1
+    assert [row["path"] for row in rows_of(place / "some.csv")] == [one]
+
+
+def test_predict_writes_nothing_where_something_is_wrong(
+    run: Run, place: Path, command: Command
+) -> None:
+    (place / "mine.csv").write_text("precious")
+    (place / "empty").mkdir()
+    (place / "bad.png").write_bytes(b"no image")
+    for paths, output, message in (
+        (["digits/test"], "mine.csv", "mine.csv already exists; choose another -o"),
+        (["nowhere"], "new.csv", "nowhere: does not exist; give images"),
+        (["empty"], "new.csv", "empty: holds no images"),
+        (["digits/test"], "no/new.csv", "no/new.csv: there is no folder no; make it first"),
+        (["bad.png"], "new.csv", "none of 1 files can be read; bad.png: not an image"),
+    ):
+        code, _, messages = command("predict", str(run.folder), *paths, "-o", output)
+        assert code == 2
+        assert messages.startswith("error: ")
+        assert message in messages
+        assert messages.count("\n") == 1
+    assert (place / "mine.csv").read_text() == "precious"
+    assert not list(place.glob("new.csv*"))
+
+
+def test_a_model_needs_no_data_to_predict(run: Run, place: Path) -> None:
+    image = next((place / "digits" / "unlabeled").iterdir())
+    copy = Path(shutil.copy(image, place / "alone.png"))
+    (place / "digits").rename(place / "away")
+    try:
+        assert write_predictions(run, [copy], place / "alone.csv").predicted == 1
+        with pytest.raises(UserError, match="digits: does not exist"):
+            evaluate_run(run)
+    finally:
+        (place / "away").rename(place / "digits")
+
+
+def test_a_stopped_run_on_own_images_continues_bit_for_bit_and_on_no_others(
+    run: Run, place: Path
+) -> None:
+    with pytest.raises(Interrupted):
+        train(load_recipe(run.recipe), place / "stopped", RaisesSignalAt(4))
+    image = next((place / "digits" / "unlabeled").iterdir())
+    content = image.read_bytes()
+    save_picture(image, seed=1, side=8)
+    with pytest.raises(UserError, match="not those the run began with; bring them back"):
+        resume(place / "stopped")
+    with pytest.raises(UserError, match="not those the run began with"):
+        evaluate_run(run)
+    image.unlink()
+    with pytest.raises(UserError, match="not those the run began with"):
+        resume(place / "stopped")
+    image.write_bytes(content)
+    assert_equal_runs(resume(place / "stopped"), run)
+
+
+def test_a_run_without_test_images_says_so_or_validates(place: Path, command: Command) -> None:
+    write_digits(place / "few", labeled=2, unlabeled=60, test=0)
+    code, output, messages = command("train", "--data", "few", "--set", "schedule.epochs=1")
+    assert code == 0, messages
+    assert "20 labels for 10 classes are too few to spare any" in output
+    assert "not evaluated: there is neither a test part nor a validation part" in output
+    write_digits(place / "many", labeled=10, unlabeled=60, test=0)
+    code, output, messages = command("train", "--data", "many", "--set", "schedule.epochs=1")
+    assert code == 0, messages
+    assert "data.validation = 0.2: there is no test part" in output
+    assert "validation error" in output
+    assert "test error" not in output
+    assert "runs/many-0, validation part" in command("evaluate", "runs/many-0")[1]
+    code, _, messages = command("evaluate", "runs/few-0")
+    assert code == 2
+    assert "neither a test part nor a validation part" in messages
+
+
+def test_a_recipe_with_other_images_and_a_target(place: Path, command: Command) -> None:
+    write_digits(place / "target", labeled=1, unlabeled=80, test=20, ending=".bmp")
+    write_digits(place / "source", unlabeled=0, test=0)
+    code, output, messages = command(
+        *("train", "demo", "--data", "source", "--target", "target", "--out", "adapted"),
+        *("--set", "data.image_size=8", "--set", "schedule.epochs=1", "--set", "batch.size=64"),
+    )
+    assert code == 0, messages
+    assert "90 of them unlabeled" in output
+    recipe = Run.open(place / "adapted").read_recipe()
+    assert recipe.data.source is None
+    assert recipe.network == load_recipe("demo").network
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ((), "holds no images"),
+        (("a/1.png", "a/2.png"), "all labels are 'a'"),
+        (("a/1.png", "b/1.png", "test/c/1.png"), "the test has images of 'c'"),
+    ],
+)
+def test_images_that_cannot_be_trained_with_leave_nothing_behind(
+    files: tuple[str, ...],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: Command,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    for file in files:
+        save_picture(tmp_path / "data" / file)
+    code, _, messages = command("train", "--data", "data")
+    assert code == 2
+    assert messages.startswith("error: ")
+    assert message in messages
+    assert messages.count("\n") == 1
+    assert not (tmp_path / "runs").exists()
+
+
+def test_contradictions_stop_training_with_the_findings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for number in range(8):
+        save_picture(tmp_path / "data" / "ab"[number % 2] / f"{number}.png", seed=number // 2)
+    code, _, messages = command("train", "--data", "data")
+    assert code == 2
+    assert messages.startswith("error: images that have two labels: 4; keep the right one")
+    assert not (tmp_path / "runs").exists()
+    (tmp_path / "t.csv").write_text("path,label\ndata/a/0.png,x\ndata/b/1.png,y\ndata/a/0.png,y\n")
+    code, _, messages = command("train", "--data", "t.csv")
+    assert code == 2
+    assert "data/a/0.png is given twice, x for train in line 2 and y for train" in messages
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("data.image_sice=16", "did you mean 'data.image_size'"),
+        ("data.channels=2", "data.channels = 2"),
+        ("schedule.epochs=many", "schedule.epochs = 'many'"),
+        ("method.decay=2", "method.decay = 2: unknown key"),
+        ("network.name=cnn14", "use one of"),
+        ("seed", "write it as key=value"),
+    ],
+)
+def test_settings_are_checked_before_a_look_at_the_images(
+    change: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for number in range(4):
+        save_picture(tmp_path / "data" / "ab"[number % 2] / f"{number}.png", seed=number)
+    code, output, messages = command("train", "--data", "data", "--set", change)
+    assert (code, output) == (2, "")
+    assert messages.startswith("error: ")
+    assert message in messages
+    assert messages.count("\n") == 1
+
+
+def test_settings_of_a_network_that_may_be_chosen_can_be_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for number in range(4):
+        save_picture(tmp_path / "data" / "ab"[number % 2] / f"{number}.png", seed=number)
+    changes = ("data.image_size=16", "data.channels=1", "network.width=2", "schedule.epochs=1")
+    code, output, messages = command(
+        "train", "--data", "data", *(word for change in changes for word in ("--set", change))
+    )
+    assert code == 0, messages
+    assert "network.name = digits-cnn: for small gray images" in output
+    assert "data.image_size = 16: as you set it" in output
+
+
+def test_what_to_train_on_must_be_said(command: Command) -> None:
+    code, _, messages = command("train")
+    assert (code, messages.count("\n")) == (2, 1)
+    assert "name a recipe ('dualstudent recipes' lists them), or --data FOLDER" in messages
+    code, _, messages = command("train", "demo", "--target", "digits")
+    assert code == 2
+    assert "name the labeled source with --data" in messages
+
+
+class StopsAtOnce(Observer):
+    def on_step(self, step: int) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_stopped_predictions_leave_nothing_behind(run: Run, place: Path) -> None:
+    with pytest.raises(Interrupted, match="60 images"):
+        write_predictions(
+            run, [place / "digits" / "test"], place / "stop.csv", progress=StopsAtOnce()
+        )
+    assert not list(place.glob("stop.csv*"))
+
+
+def test_the_page_names_files_counts_the_unreadable_and_refuses_changed_images(
+    place: Path, command: Command
+) -> None:
+    folder = write_digits(place / "paged", labeled=10, test=0)
+    (folder / "1" / "broken.png").write_text("no image")
+    code, _, messages = command("train", "--data", "paged", "--out", "paged-run", *QUICK)
+    assert code == 0, messages
+    run = Run.open(place / "paged-run")
+    page = Page(run.page.read_text("utf-8"))
+    assert any("1 image could not be read" in text for text in page.texts["p"])
+    assert HOSTILE.replace("\n", "\\n") in page.texts["th"]
+    files = [text for text in page.texts["p"] if text.endswith(".png")]
+    assert files
+    assert {(folder / file.replace("\\n", "\n")).is_file() for file in files} == {True}
+    assert any("temperature" in text for text in page.texts["p"])  # 20 validation images
+
+    code, _, messages = command("report", "paged-run")
+    assert code == 0, messages
+    save_picture(next(folder.glob("2/*.png")), seed=7)
+    before = run.page.read_bytes()
+    code, _, messages = command("report", "paged-run")
+    assert code == 2
+    assert "the images or labels found now are not those the run began with" in messages
+    assert run.page.read_bytes() == before
+
+
+def test_copies_of_labeled_images_and_lost_ones_do_not_confuse_a_small_folder(
+    place: Path, command: Command
+) -> None:
+    """With so few images a batch takes all of them: what is held out must not be counted on."""
+    folder = write_digits(place / "few", labeled=10, unlabeled=20, test=0)
+    for number, image in enumerate(sorted(folder.glob("[0-9]/*.png"))[:8]):
+        shutil.copy(image, folder / "unlabeled" / f"copy{number}.png")
+    code, _, messages = command(
+        "train", "--data", "few", "--out", "runs/few", "--set", "schedule.epochs=1"
+    )
+    assert code == 0, messages
+    next((folder / "unlabeled").glob("copy*")).unlink()
+    code, _, messages = command("evaluate", "runs/few")
+    assert code == 2
+    assert "are not those the run began with" in messages

@@ -1,0 +1,163 @@
+from collections import Counter
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from dualstudent.data.transforms.augment import Augmentation, Normalization, normalize, perturb
+
+CIFAR = Normalization(mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.2616))
+UNCHANGED = Normalization(mean=(0.0,), std=(1 / 255,))  # bytes keep their value
+
+
+def random_bytes(*shape: int) -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(256, shape, generator=generator, dtype=torch.uint8)
+
+
+def views(
+    image: Tensor,
+    count: int,
+    augmentation: Augmentation,
+    normalization: Normalization = UNCHANGED,
+    seed: int = 0,
+) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return perturb(image.expand(count, -1, -1, -1), augmentation, normalization, generator)
+
+
+@pytest.mark.parametrize("flip", [False, True])
+@pytest.mark.parametrize(
+    "translate",
+    [
+        0,
+        1,
+        4,
+        6,
+        9,
+    ],
+)
+def test_views_are_the_crops_and_mirrored_crops_of_the_reflected_image(
+    translate: int, flip: bool
+) -> None:
+    image = random_bytes(3, 9, 7)
+    border = ((0, 0), (translate, translate), (translate, translate))
+    padded = np.pad(image.numpy(), border, mode="reflect")
+    shifts = range(2 * translate + 1)
+    crops = [padded[:, y : y + 9, x : x + 7] for y in shifts for x in shifts]
+    if flip:
+        crops += [np.flip(crop, axis=2) for crop in crops]
+
+    seen = views(image, 25 * len(crops), Augmentation(translate=translate, flip=flip))
+
+    seen_bytes = {view.tobytes() for view in seen.round().to(torch.uint8).numpy()}
+    assert seen_bytes == {crop.tobytes() for crop in crops}
+
+
+def drawn(seed: int, count: int = 5000) -> Tensor:
+    """(3, count): vertical shift, horizontal shift and mirroring of each view."""
+    image = torch.arange(256, dtype=torch.uint8).reshape(1, 16, 16)  # says where a pixel was
+    seen = views(image, count, Augmentation(translate=2, flip=True), seed=seed)
+    here, right = seen[:, 0, 8, 8].round().int(), seen[:, 0, 8, 9].round().int()
+    mirrored = right < here
+    column = torch.where(mirrored, here % 16 - 7, here % 16 - 8)
+    return torch.stack([here // 16 - 8, column, mirrored.int()])
+
+
+def test_every_shift_and_both_sides_are_equally_likely() -> None:
+    frequency = Counter(map(tuple, drawn(seed=0).T.tolist()))
+
+    assert set(frequency) == set(product(range(-2, 3), range(-2, 3), (0, 1)))
+    assert min(frequency.values()) >= 50  # five standard deviations around 100
+    assert max(frequency.values()) <= 150
+
+
+def test_draws_are_independent_of_each_other_of_the_sample_and_of_the_view() -> None:
+    first, second = drawn(seed=0), drawn(seed=1)
+    neighbors = torch.cat([first[:, :-1], first[:, 1:], second[:, :-1]]).float()
+
+    correlation = torch.corrcoef(neighbors) - torch.eye(9)
+
+    assert correlation.abs().max() < 0.07  # five standard deviations
+
+
+def test_noise_has_the_set_strength_and_is_independent() -> None:
+    image = random_bytes(1, 28, 28)
+    clean = normalize(image[None], Normalization())
+
+    noise = views(image, 200, Augmentation(noise=0.15), Normalization()) - clean
+
+    values, count = noise.flatten(), noise.numel()
+    assert abs(values.mean()) < 5 * 0.15 / count**0.5
+    assert abs(values.std() - 0.15) < 5 * 0.15 / (2 * count) ** 0.5
+    assert abs((values > 0.15).float().mean() - 0.1587) < 0.005  # a bell, not a box
+    for pairs in (noise[1:] * noise[:-1], noise[..., 1:] * noise[..., :-1]):
+        assert abs(pairs.mean()) < 5 * 0.15**2 / pairs.numel() ** 0.5
+
+
+def test_with_nothing_on_a_view_is_the_normalized_image() -> None:
+    pixels = random_bytes(6, 3, 5, 4)
+
+    view = perturb(pixels, Augmentation(), CIFAR, torch.Generator())
+
+    assert torch.equal(view, normalize(pixels, CIFAR))
+
+
+@pytest.mark.parametrize(
+    ("channels", "normalization"), [(1, Normalization()), (3, Normalization()), (3, CIFAR)]
+)
+def test_normalization_per_channel(channels: int, normalization: Normalization) -> None:
+    pixels = random_bytes(10, channels, 6, 5)
+    mean, std = (
+        np.array(values)[:, None, None] for values in (normalization.mean, normalization.std)
+    )
+
+    expected = (pixels.numpy() / 255 - mean) / std
+
+    assert np.allclose(normalize(pixels, normalization).numpy(), expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize(
+    "augmentation",
+    [Augmentation(), Augmentation(noise=0.1), Augmentation(translate=2, flip=True)],
+    ids=["nothing", "noise", "geometry"],
+)
+def test_views_are_float32_channels_last_in_memory(
+    channels: int, augmentation: Augmentation
+) -> None:
+    view = views(random_bytes(channels, 6, 5), 4, augmentation)
+
+    assert view.dtype == torch.float32
+    # is_contiguous() says yes to both layouts when there is one channel; strides do not.
+    assert view.stride() == (6 * 5 * channels, 1, 5 * channels, channels)
+
+
+def test_the_generator_decides_everything() -> None:
+    image = random_bytes(3, 8, 8)
+    everything = Augmentation(translate=2, flip=True, noise=0.1)
+
+    torch.manual_seed(1)
+    first = views(image, 20, everything, CIFAR, seed=7)
+    torch.manual_seed(2)
+    again = views(image, 20, everything, CIFAR, seed=7)
+    other = views(image, 20, everything, CIFAR, seed=8)
+
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+def test_the_data_set_is_left_as_it_is() -> None:
+    pixels = random_bytes(4, 1, 8, 8)
+    before = pixels.clone()
+
+    perturb(
+        pixels,
+        Augmentation(translate=1, flip=True, noise=1),
+        Normalization(),
+        torch.Generator(),
+    )
+
+    assert torch.equal(pixels, before)

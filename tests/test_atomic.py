@@ -1,0 +1,56 @@
+from pathlib import Path
+
+import pytest
+
+from dualstudent import UserError
+from dualstudent.atomic import atomic_write, create_file
+
+
+def test_the_old_content_stays_until_the_new_is_complete(tmp_path: Path) -> None:
+    path = tmp_path / "file.txt"
+    path.write_text("old")
+    with atomic_write(path) as partial:
+        partial.write_text("new")
+        assert path.read_text() == "old"
+    assert path.read_text() == "new"
+
+
+def test_what_was_begun_leaves_no_trace(tmp_path: Path) -> None:
+    def stopped_halfway() -> None:
+        with atomic_write(path) as partial:
+            partial.write_text("half")
+            raise KeyboardInterrupt
+
+    path = tmp_path / "file.txt"
+    path.write_text("old")
+    with pytest.raises(KeyboardInterrupt):
+        stopped_halfway()
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_new_file_takes_no_place_that_is_taken(tmp_path: Path) -> None:
+    path = tmp_path / "file.txt"
+    path.write_text("precious")
+    with pytest.raises(UserError, match="already exists; choose another"), create_file(path):
+        raise AssertionError
+    assert path.read_text() == "precious"
+    with pytest.raises(UserError, match="is a folder; give a file in it"):
+        create_file(tmp_path).__enter__()
+    with pytest.raises(UserError, match=r"there is no folder .*nowhere; make it first"):
+        create_file(tmp_path / "nowhere" / "file.txt").__enter__()
+
+
+def test_what_cannot_be_written_is_called_by_its_own_name(tmp_path: Path) -> None:
+    long = tmp_path / ("x" * 250)  # with anything added too long for a file system
+    with pytest.raises(OSError, match="too long") as error, create_file(long) as partial:
+        partial.open("w")
+    assert error.value.filename == str(long)
+
+
+def test_files_that_look_unfinished_are_not_ours_to_overwrite(tmp_path: Path) -> None:
+    theirs = tmp_path / "file.txt.partial"
+    theirs.write_text("precious")
+    with atomic_write(tmp_path / "file.txt") as partial:
+        partial.write_text("new")
+    assert theirs.read_text() == "precious"

@@ -1,0 +1,126 @@
+"""Real processes: what several of them train together equals their work done one by one."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from lightning_fabric.utilities.exceptions import MisconfigurationException
+
+from dualstudent import Run, UserError, load_recipe, load_trained, train
+from dualstudent.data.batching.loader import Batches
+from dualstudent.data.batching.samplers import Share
+from dualstudent.generators import derive_seed
+from dualstudent.recipes.schema import DeviceSettings
+from dualstudent.training.checkpoint import read_tensors
+from dualstudent.training.distributed import build_fabric
+from dualstudent.training.training import Training
+from tests.support.recipes import SMALL, small_recipe
+
+CHANGES = ("schedule.epochs=1", "device.accelerator=cpu")
+COMMAND = [sys.executable, "-m", "dualstudent.cli"]
+
+
+def by_hand(epochs: int) -> Training:
+    """Two shares of every batch, one after the other in one process; gradients averaged."""
+    recipe = small_recipe(*CHANGES, f"schedule.epochs={epochs}")
+    training = Training(recipe)
+    shares = [
+        Batches(training.data, recipe.batch, recipe.seed, share=Share(number, 2))
+        for number in (0, 1)
+    ]
+    training.method.train()
+    for step in range(training.schedule.total_steps):
+        for number, share in enumerate(shares):
+            torch.manual_seed(derive_seed(recipe.seed, "step", step, *([number] if number else [])))
+            losses = training.method.losses(share.at(step), training.schedule.ramp(step))
+            torch.autograd.backward(torch.stack([loss.total for loss in losses]).sum() / 2)
+        for optimizer in training.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = training.schedule.learning_rate(step)
+            optimizer.step()
+            optimizer.zero_grad()
+    return training
+
+
+def weights(run: Run) -> dict[str, torch.Tensor]:
+    return read_tensors(run.model)[0]
+
+
+def test_two_processes_train_like_their_shares_one_by_one(tmp_path: Path) -> None:
+    threads = torch.get_num_threads()
+    run = train(small_recipe(*CHANGES, "device.processes=2"), tmp_path / "run")
+
+    expected = by_hand(epochs=1)
+    trained = weights(run)
+    for name, student in expected.method.evaluated.items():
+        for key, parameter in student.named_parameters():
+            torch.testing.assert_close(
+                trained[f"{name}.{key}"], parameter.detach(), rtol=1e-5, atol=1e-6
+            )
+    assert len(run.read_metrics()) == 1
+    assert load_trained(run).fabric.world_size == 1  # to look at it, or export it, takes one
+    assert "LOCAL_RANK" not in os.environ
+    assert torch.get_num_threads() == threads
+
+
+def test_a_run_on_two_processes_stops_on_sigterm_and_continues_exactly(tmp_path: Path) -> None:
+    changes = [
+        part
+        for change in (*SMALL, "schedule.epochs=3", "device.accelerator=cpu", "device.processes=2")
+        for part in ("--set", change)
+    ]
+    whole = [*COMMAND, "train", "demo", *changes, "--out", str(tmp_path / "whole")]
+    subprocess.run(whole, check=True, capture_output=True)
+    process = subprocess.Popen(
+        [*COMMAND, "train", "demo", *changes, "--out", str(tmp_path / "parts")],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    metrics = Run(tmp_path / "parts").metrics
+    while process.poll() is None and not (metrics.is_file() and metrics.stat().st_size):
+        os.sched_yield()
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate()
+    assert process.returncode == 128 + signal.SIGTERM, said
+    assert said.count("continue with: dualstudent resume") == 1
+
+    subprocess.run([*COMMAND, "resume", str(tmp_path / "parts")], check=True, capture_output=True)
+
+    whole_run, parts_run = Run(tmp_path / "whole"), Run(tmp_path / "parts")
+    assert parts_run.metrics.read_text() == whole_run.metrics.read_text()
+    for key, tensor in weights(whole_run).items():
+        assert torch.equal(weights(parts_run)[key], tensor), key
+
+
+@pytest.mark.parametrize(
+    ("changes", "telling"),
+    [
+        (("batch.size=63", "batch.labeled=16"), r"batch\.size = 63 and batch\.labeled = 16 must"),
+        (("batch.labeled=15",), r"multiples of device\.processes = 2"),
+        (
+            ("method.name=temporal", "method.consistency_weight=1"),
+            r"method\.name = 'temporal' remembers",
+        ),
+    ],
+)
+def test_what_cannot_be_shared_is_refused_and_leaves_nothing(
+    tmp_path: Path, changes: tuple[str, ...], telling: str
+) -> None:
+    recipe = load_recipe("demo", [*SMALL, *CHANGES, "device.processes=2", *changes])
+
+    with pytest.raises(UserError, match=telling):
+        train(recipe, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_fewer_gpus_than_processes_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_few(**_: object) -> None:
+        raise MisconfigurationException("You requested gpu: [0, 1] But your machine only has: [0]")
+
+    monkeypatch.setattr("dualstudent.training.distributed.Fabric", too_few)
+    with pytest.raises(UserError, match=r"'auto' with device\.processes = 2 is not .* use fewer"):
+        build_fabric(DeviceSettings(processes=2))
