@@ -69,6 +69,8 @@ from .networks import DigitsCNN as DigitsCNN
 from .networks import QuickCNN as QuickCNN
 from .networks import ResNeXt50 as ResNeXt50
 from .networks import ShakeShake26 as ShakeShake26
+from .optimization.schedules import cosine as cosine
+from .optimization.schedules import rampup as rampup
 from .prediction import Prediction as Prediction
 from .recipes import Recipe as Recipe
 from .recipes import load_recipe as load_recipe
@@ -84,5 +86,3 @@ from .training.model import load_trained as load_trained
 from .training.predictor import Predictor as Predictor
 from .training.predictor import write_predictions as write_predictions
 from .training.run import Run as Run
-from .training.schedules import cosine as cosine
-from .training.schedules import rampup as rampup

@@ -22,6 +22,7 @@ _SAID_OTHERWISE = {
 
 # Keys that were renamed: a digest has their first names, so that runs made before are found.
 _NAMES_IN_DIGESTS = {"normalization": "normalisation"}
+_UNNAMED_ONCE = ("sgd", "cosine", "cyclic")  # the optimizer and the schedules without a name
 
 
 @dataclass(frozen=True)
@@ -203,6 +204,8 @@ def _stated(settings: BaseModel) -> dict[str, Any]:
         value = getattr(settings, key)
         if isinstance(value, BaseModel):
             stated[key] = _stated(value)
+        elif key == "name" and value in _UNNAMED_ONCE:
+            continue
         elif key in ("name", "seed") or (key != "description" and value != field.default):
             stated[key] = values[key]
     return stated

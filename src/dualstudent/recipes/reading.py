@@ -10,6 +10,7 @@ import tomli_w
 from pydantic import ValidationError
 
 from dualstudent.errors import UserError
+from dualstudent.optimization.schedules import ScheduleSettings, default_schedule_name
 from dualstudent.recipes.schema import Recipe
 from dualstudent.settings import Table, explain, suggest
 
@@ -65,6 +66,7 @@ def apply_changes(table: Table, changes: Iterable[str]) -> Table:
 
 def validate(table: Table, origin: str) -> Recipe:
     """The recipe of a table; all that is wrong with it in one line."""
+    table = _name_defaults(table)
     try:
         return Recipe.model_validate(table)
     except ValidationError as error:
@@ -83,10 +85,12 @@ def merge(base: Table, over: Table) -> Table:
     result = dict(base)
     for key, value in over.items():
         below = result.get(key)
-        if isinstance(below, dict) and isinstance(value, dict) and _same_name(below, value):
+        if not (isinstance(below, dict) and isinstance(value, dict)):
+            result[key] = value
+        elif _same_name(below, value):
             result[key] = merge(below, value)
         else:
-            result[key] = value
+            result[key] = _start_afresh(key, below, value)
     return result
 
 
@@ -147,6 +151,28 @@ def _text(path: Path) -> str:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"recipe {path}: cannot be read ({error})") from error
+
+
+def _name_defaults(table: Table) -> Table:
+    """The table with the names of optimizer and schedule, which recipes may leave out."""
+    named = dict(table)
+    for key, default in (
+        ("optimizer", lambda section: "sgd"),
+        ("schedule", default_schedule_name),
+    ):
+        section = named.get(key)
+        if isinstance(section, dict):
+            named[key] = {"name": default(section)} | section
+    if isinstance(stages := named.get("stages"), list):
+        named["stages"] = [_name_defaults(s) if isinstance(s, dict) else s for s in stages]
+    return named
+
+
+def _start_afresh(key: str, base: Table, over: Table) -> Table:
+    """What is left of ``base`` if ``over`` names another one."""
+    if key == "schedule":  # how long a training is does not depend on how the rate falls
+        return {k: v for k, v in base.items() if k in ScheduleSettings.model_fields} | over
+    return over
 
 
 def _same_name(base: Table, over: Table) -> bool:

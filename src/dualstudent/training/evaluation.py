@@ -7,25 +7,14 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
 from dualstudent.data.batching.looks import ChunkLook
 from dualstudent.data.batching.prefetch import Prefetch
 from dualstudent.data.samples import Samples
-from dualstudent.settings import Settings
 from dualstudent.stability import is_stable
 
 CHUNK = 250  # bounds memory: CNN13 makes half a megabyte an image and layer
-
-
-class EvaluationSettings(Settings):
-    """When networks are tested, and what is kept of it."""
-
-    every: int = Field(1, ge=1, description="epochs between tests; the last epoch is always tested")
-    track: int = Field(
-        0, ge=0, description="of how many test samples the probability of the truth is kept"
-    )
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import torch
 from torch import nn
-from torch.optim import SGD
 
 from dualstudent.data.batching.loader import Batches
 from dualstudent.data.batching.samplers import Share
@@ -14,10 +13,11 @@ from dualstudent.errors import UserError
 from dualstudent.generators import derive_seed
 from dualstudent.methods import METHODS, Method, StudentLoss, Task
 from dualstudent.networks.build import build_network
+from dualstudent.optimization.optimizers import set_learning_rate
+from dualstudent.optimization.schedules import Schedule
 from dualstudent.recipes.schema import Recipe
 from dualstudent.training.distributed import build_fabric
 from dualstudent.training.evaluation import Evaluator
-from dualstudent.training.schedules import Schedule
 
 
 class Training:
@@ -78,7 +78,7 @@ class Training:
         )
         # The wrapped method runs the passes on the device; the plain one holds the state.
         self._wrapped, *self.optimizers = self.fabric.setup(
-            self.method, *(self._optimizer(student) for student in self.method.students)
+            self.method, *(recipe.optimizer.build(student) for student in self.method.students)
         )
 
     def take_step(self, step: int) -> list[StudentLoss]:
@@ -89,8 +89,7 @@ class Training:
         losses = [StudentLoss(each) for each in terms]
         self.fabric.backward(torch.stack([loss.total for loss in losses]).sum())
         for optimizer in self.optimizers:
-            for group in optimizer.param_groups:
-                group["lr"] = self.schedule.learning_rate(step)
+            set_learning_rate(optimizer, self.schedule.learning_rate(step))
             optimizer.step()
             optimizer.zero_grad()
         self.method.after_step(step)
@@ -106,16 +105,6 @@ class Training:
     def close(self) -> None:
         """End the worker processes of the batches, if there are any."""
         self._batches.close()
-
-    def _optimizer(self, student: nn.Module) -> SGD:
-        settings = self.recipe.optimizer
-        return SGD(
-            student.parameters(),
-            lr=settings.learning_rate,
-            momentum=settings.momentum,
-            weight_decay=settings.weight_decay,
-            nesterov=True,
-        )
 
 
 def build_method(recipe: Recipe, data: PreparedData) -> Method:

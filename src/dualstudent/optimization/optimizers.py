@@ -1,0 +1,85 @@
+"""Optimizers by name, one for each student, with groups of parameters."""
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field
+from torch import nn
+from torch.optim import SGD, AdamW, Optimizer
+
+from dualstudent.settings import Settings
+
+Groups = list[dict[str, Any]]
+SCALE = "scale"  # of a group: its learning rate as a multiple of the schedule's
+
+
+class OptimizerSettings(Settings):
+    """What all optimizers share."""
+
+    name: str
+    learning_rate: float = Field(gt=0, description="γ₀, the largest of the schedule")
+    weight_decay: float = Field(1e-4, ge=0)
+    trunk_scale: float = Field(
+        1.0, ge=0, description="learning rate of the trunk, as a multiple of that of the heads"
+    )
+    decay_norms_and_biases: bool = Field(
+        True, description="whether weight decay reaches the parameters of norms and biases, too"
+    )
+    clip_norm: float | None = Field(
+        None, gt=0, description="longest gradient of a student; a longer one is scaled down"
+    )
+
+    @abstractmethod
+    def build(self, network: nn.Module) -> Optimizer:
+        """An optimizer of all parameters of ``network``."""
+
+    def groups(self, network: nn.Module) -> Groups:
+        """The parameters of a network by their learning rate and weight decay."""
+        heads = {id(p) for p in getattr(network, "heads", network).parameters()}
+        found: dict[tuple[float, float], list[nn.Parameter]] = {}
+        for parameter in network.parameters():
+            scale = 1.0 if id(parameter) in heads else self.trunk_scale
+            decayed = self.decay_norms_and_biases or parameter.ndim > 1
+            key = scale, self.weight_decay if decayed else 0.0
+            found.setdefault(key, []).append(parameter)
+        return [
+            {"params": parameters, SCALE: scale, "weight_decay": decay}
+            for (scale, decay), parameters in found.items()
+        ]
+
+
+class SGDSettings(OptimizerSettings):
+    """Stochastic gradient descent with Nesterov momentum, as in the paper."""
+
+    name: Literal["sgd"] = "sgd"
+    momentum: float = Field(0.9, gt=0, lt=1)
+
+    def build(self, network: nn.Module) -> Optimizer:
+        return SGD(
+            self.groups(network), lr=self.learning_rate, momentum=self.momentum, nesterov=True
+        )
+
+
+class AdamWSettings(OptimizerSettings):
+    """Adam with decoupled weight decay (Loshchilov & Hutter, ICLR 2019)."""
+
+    name: Literal["adamw"] = "adamw"
+    weight_decay: float = Field(0.01, ge=0)
+    beta1: float = Field(0.9, ge=0, lt=1)
+    beta2: float = Field(0.999, ge=0, lt=1)
+
+    def build(self, network: nn.Module) -> Optimizer:
+        betas = (self.beta1, self.beta2)
+        return AdamW(self.groups(network), lr=self.learning_rate, betas=betas)
+
+
+if TYPE_CHECKING:
+    AnyOptimizer = OptimizerSettings
+else:  # told apart by their name
+    AnyOptimizer = Annotated[SGDSettings | AdamWSettings, Field(discriminator="name")]
+
+
+def set_learning_rate(optimizer: Optimizer, rate: float) -> None:
+    """Set the learning rate of a step; each group keeps its own scale of it."""
+    for group in optimizer.param_groups:
+        group["lr"] = rate * group.get(SCALE, 1.0)

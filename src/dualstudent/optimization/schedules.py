@@ -1,0 +1,189 @@
+"""Everything that changes with time: the learning rate and the ramp of the unsupervised terms.
+
+A schedule is named in a recipe like a method or a network. Each gives the learning rate as a
+share of the largest one; a linear warm-up can come before any of them.
+"""
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
+
+from dualstudent.settings import Settings
+
+
+def cosine(progress: float) -> float:
+    """From 1 at progress 0 to 0 at progress 1 along half a cosine.
+
+    Example:
+        >>> [round(cosine(progress), 3) for progress in (0, 0.5, 1)]
+        [1.0, 0.5, 0.0]
+    """
+    return 0.5 * (1 + math.cos(math.pi * progress))
+
+
+def rampup(epoch: float, length: float) -> float:
+    """exp(−5 (1 − epoch/length)²) until ``length``, then 1.
+
+    Example:
+        >>> [round(rampup(epoch, 5), 4) for epoch in (0, 4, 5, 9)]
+        [0.0067, 0.8187, 1.0, 1.0]
+    """
+    return 1.0 if epoch >= length else math.exp(-5 * (1 - epoch / length) ** 2)
+
+
+class ScheduleSettings(Settings):
+    """What all schedules share: the length, the ramp of the loss terms, and a warm-up."""
+
+    name: str
+    epochs: int = Field(gt=0)
+    rampup_epochs: float = Field(5, ge=0, description="until λ₁ and λ₂ have their full value")
+    warmup_epochs: float = Field(0, ge=0, description="in which the learning rate rises at first")
+    warmup_from: float | None = Field(
+        None, ge=0, validate_default=True, description="the learning rate that it rises from"
+    )
+
+    # A key that is missing in info.data was wrong by itself, and that has been said.
+
+    @field_validator("warmup_from")
+    @classmethod
+    def _goes_with_a_length(cls, start: float | None, info: ValidationInfo) -> float | None:
+        if "warmup_epochs" in info.data and (start is None) != (info.data["warmup_epochs"] == 0):
+            raise PydanticCustomError("warmup", "goes with warmup_epochs; set both or neither")
+        return start
+
+    @abstractmethod
+    def decay(self, step: int, steps_per_epoch: int) -> float:
+        """The share of the learning rate at ``step``, counted from 0, in [0, 1]."""
+
+
+class ConstantSchedule(ScheduleSettings):
+    """The learning rate stays as it is."""
+
+    name: Literal["constant"] = "constant"
+
+    def decay(self, step: int, steps_per_epoch: int) -> float:
+        return 1.0
+
+
+class CosineSchedule(ScheduleSettings):
+    """½(1 + cos(π t/N)); N may be longer than the training."""
+
+    name: Literal["cosine"] = "cosine"
+    cosine_epochs: int | None = Field(
+        None,
+        gt=0,
+        validate_default=True,
+        description="after how many epochs the learning rate would be 0; default: epochs",
+    )
+
+    @field_validator("cosine_epochs")
+    @classmethod
+    def _lasts_to_the_end(cls, cosine_epochs: int | None, info: ValidationInfo) -> int | None:
+        if "epochs" in info.data:
+            epochs = info.data["epochs"]
+            _check_length(cosine_epochs or epochs, epochs, "epochs")
+        return cosine_epochs
+
+    def decay(self, step: int, steps_per_epoch: int) -> float:
+        return cosine(step / ((self.cosine_epochs or self.epochs) * steps_per_epoch))
+
+
+class CosineFractionSchedule(ScheduleSettings):
+    """cos(π f t/N) with a fraction f below ½, so that it never gets small: 7/16 in FixMatch."""
+
+    name: Literal["cosine-fraction"] = "cosine-fraction"
+    fraction: float = Field(7 / 16, gt=0, le=0.5, description="of π that the cosine runs through")
+
+    def decay(self, step: int, steps_per_epoch: int) -> float:
+        return math.cos(math.pi * self.fraction * step / (self.epochs * steps_per_epoch))
+
+
+class CyclicSchedule(ScheduleSettings):
+    """A cosine whose last part is replayed again and again, as FastSWA needs it."""
+
+    name: Literal["cyclic"] = "cyclic"
+    cycle_from: int = Field(ge=0, description="after how many epochs the cycles begin")
+    cycle_length: int = Field(gt=0, description="epochs of a cycle")
+    cosine_epochs: int | None = Field(
+        None,
+        gt=0,
+        validate_default=True,
+        description="after how many epochs the learning rate would be 0; default: epochs",
+    )
+
+    @field_validator("cosine_epochs")
+    @classmethod
+    def _lasts_through_a_cycle(cls, cosine_epochs: int | None, info: ValidationInfo) -> int | None:
+        if {"epochs", "cycle_from", "cycle_length"} <= info.data.keys():
+            needed = info.data["cycle_from"] + info.data["cycle_length"]
+            length = cosine_epochs or info.data["epochs"]
+            _check_length(length, needed, "cycle_from + cycle_length")
+        return cosine_epochs
+
+    def decay(self, step: int, steps_per_epoch: int) -> float:
+        start, length = self.cycle_from * steps_per_epoch, self.cycle_length * steps_per_epoch
+        if step >= start:
+            step = start + (step - start) % length
+        return cosine(step / ((self.cosine_epochs or self.epochs) * steps_per_epoch))
+
+
+def _check_length(length: int, needed: int, what: str) -> None:
+    if length < needed:
+        raise PydanticCustomError(
+            "cosine",
+            "the learning rate would rise again after {length} epochs; use at least "
+            "{what} = {needed}",
+            {"length": length, "what": what, "needed": needed},
+        )
+
+
+if TYPE_CHECKING:
+    AnySchedule = ScheduleSettings
+else:  # told apart by their name
+    AnySchedule = Annotated[
+        CosineSchedule | CosineFractionSchedule | ConstantSchedule | CyclicSchedule,
+        Field(discriminator="name"),
+    ]
+
+
+def default_schedule_name(table: dict[str, Any]) -> str:
+    """The schedule that a recipe means which names none: recipes did not name them once."""
+    return "cyclic" if "cycle_from" in table or "cycle_length" in table else "cosine"
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """What step t asks for; steps and epochs count from 0.
+
+    Example:
+        >>> schedule = Schedule(CosineSchedule(epochs=2), 0.1, steps_per_epoch=10)
+        >>> schedule.total_steps, round(schedule.learning_rate(10), 3)
+        (20, 0.05)
+    """
+
+    settings: ScheduleSettings
+    initial_learning_rate: float
+    steps_per_epoch: int
+
+    @property
+    def total_steps(self) -> int:
+        return self.settings.epochs * self.steps_per_epoch
+
+    def learning_rate(self, step: int) -> float:
+        """γ₀ times the decay, below a linear warm-up if there is one."""
+        return self._warmed_up(step) * self.settings.decay(step, self.steps_per_epoch)
+
+    def ramp(self, step: int) -> float:
+        """In [0, 1], constant within an epoch."""
+        return rampup(step // self.steps_per_epoch, self.settings.rampup_epochs)
+
+    def _warmed_up(self, step: int) -> float:
+        length = self.settings.warmup_epochs * self.steps_per_epoch
+        if self.settings.warmup_from is None or step >= length:
+            return self.initial_learning_rate
+        start = self.settings.warmup_from
+        return start + (self.initial_learning_rate - start) * step / length
