@@ -10,7 +10,7 @@ import torch
 
 from dualstudent import (
     Augmentation,
-    Batches,
+    BatchLoader,
     BatchSettings,
     DataSettings,
     DigitsCNN,
@@ -29,7 +29,7 @@ LAMBDA_1, LAMBDA_2, XI = 10.0, 100.0, 0.6
 torch.manual_seed(SEED)
 perturbation, scale = Augmentation(translate=2, noise=0.15), Normalization()
 data = prepare(DataSettings(source="mnist-5k", labels=50), SEED, perturbation, scale)
-batches = Batches(data, BatchSettings(size=128, labeled=32), SEED)
+batches = BatchLoader(data, BatchSettings(size=128, labeled=32), SEED)
 evaluator = Evaluator(data.test, data.test_labels, XI, SEED)
 
 students = [DigitsCNN(), DigitsCNN()]  # different initial states
@@ -40,12 +40,12 @@ optimizers = [
 
 for epoch in range(EPOCHS):
     for step in range(epoch * batches.steps_per_epoch, (epoch + 1) * batches.steps_per_epoch):
-        batch, ramp = batches.at(step), rampup(epoch, length=5)
+        batch, ramp = batches.batch(step), rampup(epoch, length=5)
 
         # Each student sees its own view with gradient and the other one without.
-        own = [students[0](batch.view1), students[1](batch.view2)]
+        own = [students[0](batch.views[0]), students[1](batch.views[1])]
         with torch.no_grad():
-            other = [students[0](batch.view2), students[1](batch.view1)]
+            other = [students[0](batch.views[1]), students[1](batch.views[0])]
             p_own = [prediction.class_logits.softmax(dim=1) for prediction in own]
             p_other = [prediction.class_logits.softmax(dim=1) for prediction in other]
             p_followed = [prediction.consistency_logits.softmax(dim=1) for prediction in own]

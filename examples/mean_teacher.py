@@ -12,7 +12,7 @@ import torch
 
 from dualstudent import (
     Augmentation,
-    Batches,
+    BatchLoader,
     BatchSettings,
     DataSettings,
     DigitsCNN,
@@ -30,7 +30,7 @@ LAMBDA, DECAY = 100.0, 0.99
 torch.manual_seed(SEED)
 perturbation, scale = Augmentation(translate=2, noise=0.15), Normalization()
 data = prepare(DataSettings(source="mnist-5k", labels=50), SEED, perturbation, scale)
-batches = Batches(data, BatchSettings(size=128, labeled=32), SEED)
+batches = BatchLoader(data, BatchSettings(size=128, labeled=32), SEED)
 evaluator = Evaluator(data.test, data.test_labels, threshold=0.8, seed=SEED)
 
 student = DigitsCNN()
@@ -41,10 +41,10 @@ optimizer = torch.optim.SGD(
 
 for epoch in range(EPOCHS):
     for step in range(epoch * batches.steps_per_epoch, (epoch + 1) * batches.steps_per_epoch):
-        batch, ramp = batches.at(step), rampup(epoch, length=5)
-        class_logits, consistency_logits, _ = student(batch.view1)
+        batch, ramp = batches.batch(step), rampup(epoch, length=5)
+        class_logits, consistency_logits, _ = student(batch.views[0])
         with torch.no_grad():
-            target = teacher(batch.view2).class_logits.softmax(dim=1)
+            target = teacher(batch.views[1]).class_logits.softmax(dim=1)
         total = (
             losses.classification(class_logits, batch.labels, average_over_batch=False)
             + 0.01 * losses.logit_distance(class_logits, consistency_logits)

@@ -117,8 +117,8 @@ class ConsistencyOfTheTeacher(MeanTeacher):
 
     def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:
         (loss,) = super().losses(batch, ramp)
-        target = teacher_logits(self, batch.view2).softmax(dim=1)
-        loss.terms["consistency"] = losses.consistency(teacher_logits(self, batch.view1), target)
+        target = teacher_logits(self, batch.views[1]).softmax(dim=1)
+        loss.terms["consistency"] = losses.consistency(teacher_logits(self, batch.views[0]), target)
         return [loss]
 
 
@@ -127,7 +127,7 @@ class ConsistencyOfTheTeacherWithItself(MeanTeacher):
 
     def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:
         (loss,) = super().losses(batch, ramp)
-        logits = teacher_logits(self, batch.view1)
+        logits = teacher_logits(self, batch.views[0])
         loss.terms["consistency"] = losses.consistency(logits, logits.softmax(dim=1))
         return [loss]
 
@@ -158,7 +158,7 @@ def test_losses_without_gradient_are_found(monkeypatch: pytest.MonkeyPatch) -> N
 
 class NeverGoesBackward(Training):
     def take_step(self, step: int) -> list[StudentLoss]:
-        terms = self._wrapped(self._batches.at(step), self.schedule.ramp(step))
+        terms = self._wrapped(self._batches.batch(step), self.schedule.ramp(step))
         return [StudentLoss(each) for each in terms]
 
 
@@ -244,8 +244,8 @@ class TeacherWithGradient(MeanTeacher):
 
     def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:
         (loss,) = super().losses(batch, ramp)
-        followed = self.students[0](batch.view1).consistency_logits.softmax(dim=1)
-        target = teacher_logits(self, batch.view2).softmax(dim=1)
+        followed = self.students[0](batch.views[0]).consistency_logits.softmax(dim=1)
+        target = teacher_logits(self, batch.views[1]).softmax(dim=1)
         loss.terms["consistency"] = losses.squared_distance(followed, target).mean()
         return [loss]
 
@@ -268,8 +268,8 @@ class SlippedTarget(DualStudent):
 
     def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:
         first, second = super().losses(batch, ramp)
-        guide = self.students[1](batch.view2).class_logits.softmax(dim=1)
-        followed = self.students[0](batch.view1).consistency_logits.softmax(dim=1)
+        guide = self.students[1](batch.views[1]).class_logits.softmax(dim=1)
+        followed = self.students[0](batch.views[0]).consistency_logits.softmax(dim=1)
         first.terms["stabilization"] = losses.squared_distance(followed, guide).mean()
         return [first, second]
 
@@ -339,7 +339,7 @@ class GoesBackwardItself(Supervised):
 
     def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:
         found = super().losses(batch, ramp)
-        torch.autograd.backward(self.students[0](batch.view1).class_logits.sum())
+        torch.autograd.backward(self.students[0](batch.views[0]).class_logits.sum())
         return found
 
 

@@ -3,9 +3,9 @@ from . import stability as stability
 from .batch import Batch as Batch
 from .data.arrays import arrays_from_dataset as arrays_from_dataset
 from .data.arrays import prepare_arrays as prepare_arrays
-from .data.batching.loader import Batches as Batches
+from .data.batching.loader import BatchLoader as BatchLoader
 from .data.batching.loader import BatchSettings as BatchSettings
-from .data.batching.samplers import Stream as Stream
+from .data.batching.samplers import Sampler as Sampler
 from .data.datasets import Images as Images
 from .data.features import FeaturePerturbation as FeaturePerturbation
 from .data.prepare import DataSettings as DataSettings

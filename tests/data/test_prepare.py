@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from dualstudent.data import prepare as module
-from dualstudent.data.batching.loader import Batches, BatchSettings
+from dualstudent.data.batching.loader import BatchLoader, BatchSettings
 from dualstudent.data.datasets import Images
 from dualstudent.data.prepare import DataSettings, prepare
 from dualstudent.data.samples import Samples
@@ -213,8 +213,8 @@ def test_usps_to_mnist(data_folder: Path) -> None:
     data = prepare(
         DataSettings(source="usps", target="mnist", image_size=28, folder=data_folder), seed=0
     )
-    batches = Batches(data, BatchSettings(size=256, labeled=32), seed=0)
-    batch = batches.at(0)
+    batches = BatchLoader(data, BatchSettings(size=256, labeled=32), seed=0)
+    batch = batches.batch(0)
 
     assert data.labeled.tolist() == [*range(7291)]
     assert data.unlabeled.tolist() == [*range(7291, 67291)]
@@ -222,7 +222,7 @@ def test_usps_to_mnist(data_folder: Path) -> None:
     assert len(data.test) == 10_000
     assert batches.steps_per_epoch == 267
     # Both ends of the scale mean the same in both: paper −1, ink 1.
-    for domain in (batch.view1[batch.unlabeled], batch.view1[~batch.unlabeled]):
+    for domain in (batch.views[0][batch.unlabeled], batch.views[0][~batch.unlabeled]):
         assert (domain.min().item(), domain.max().item()) == (-1, 1)
         assert domain.median() < -0.9
 

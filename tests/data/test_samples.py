@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from dualstudent.data import samples as samples_module
-from dualstudent.data.batching import looks
-from dualstudent.data.batching.loader import Batches, BatchSettings
+from dualstudent.data.batching import readers
+from dualstudent.data.batching.loader import BatchLoader, BatchSettings
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import ImageSamples
 from dualstudent.data.transforms.augment import Augmentation, Normalization, normalize, perturb
@@ -110,7 +110,9 @@ def test_indices_of_a_step_stay_where_the_samples_are(memory: Callable[[int], No
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ImageSamples, "views", noting)
-        patch.setattr(looks, "make_generator", lambda *_, device: None)  # meta devices draw nothing
-        batch = Batches(data, BatchSettings(size=8, labeled=2), seed=0, device=META).at(0)
+        patch.setattr(
+            readers, "make_generator", lambda *_, device: None
+        )  # meta devices draw nothing
+        batch = BatchLoader(data, BatchSettings(size=8, labeled=2), seed=0, device=META).batch(0)
     assert looked == [torch.device("cpu")]
-    assert batch.view1.device == batch.labels.device == batch.indices.device == META
+    assert batch.views[0].device == batch.labels.device == batch.indices.device == META

@@ -38,7 +38,7 @@ def random_prediction() -> Prediction:
 
 def five_samples() -> Batch:
     images, labels = torch.zeros(5, 1, 4, 4), torch.tensor(LABELS)
-    return Batch(images, images, labels, labels < 0, torch.arange(5))
+    return Batch((images, images), labels, labels < 0, torch.arange(5))
 
 
 def terms_of(ramp: float = 1.0, **settings: Any) -> dict[str, float]:

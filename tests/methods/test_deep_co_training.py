@@ -63,13 +63,13 @@ def test_jensen_shannon_moves_the_prediction_and_not_the_target() -> None:
 
 def test_fgsm_examples_are_those_of_a_linear_model() -> None:
     network, batch = LinearSoftmax(0), linear_batch(LABELS)
-    view = view_of(network, batch.view1, batch.labels, EPSILON)
-    expected = adversarial(network, batch.view1.numpy(), LABELS)
+    view = view_of(network, batch.views[0], batch.labels, EPSILON)
+    expected = adversarial(network, batch.views[0].numpy(), LABELS)
     np.testing.assert_allclose(view.adversarial.numpy(), expected, rtol=1e-12)
     assert not view.adversarial.requires_grad
-    assert not batch.view1.requires_grad
+    assert not batch.views[0].requires_grad
     # The attack moves away from the class that is known, even if the student is wrong.
-    mistaken = expected != adversarial(network, batch.view1.numpy(), [-1] * 6)
+    mistaken = expected != adversarial(network, batch.views[0].numpy(), [-1] * 6)
     assert mistaken[3:].any()
 
 
@@ -77,7 +77,7 @@ def test_terms_have_the_values_of_their_definitions() -> None:
     students, batch = [LinearSoftmax(0), LinearSoftmax(1)], linear_batch(LABELS)
     settings = DeepCoTrainingSettings(cotraining_weight=3, difference_weight=0.7, epsilon=EPSILON)
     losses = DeepCoTraining(students, settings).losses(batch, ramp=0.5)
-    x = batch.view1.numpy()
+    x = batch.views[0].numpy()
     for own, other, loss in zip(students, students[::-1], losses, strict=True):
         p, q = probabilities(x @ own.w.T), probabilities(x @ other.w.T)
         misled = probabilities(adversarial(other, x, LABELS) @ own.w.T)
@@ -92,7 +92,7 @@ def test_terms_have_the_values_of_their_definitions() -> None:
 
 def loss_of_the_paper(students: list[LinearSoftmax], batch: Batch) -> Tensor:
     """ℒ_sup + 10 ℒ_cot + 0.5 ℒ_dif as one function of both students."""
-    x, labeled = batch.view1, batch.labels >= 0
+    x, labeled = batch.views[0], batch.labels >= 0
     first, second = (student(x).class_logits for student in students)
     supervised = F.cross_entropy(first[labeled], batch.labels[labeled]) + F.cross_entropy(
         second[labeled], batch.labels[labeled]
@@ -134,7 +134,7 @@ def test_batch_norm_remembers_the_images_as_they_are_and_nothing_else() -> None:
     DeepCoTraining(students).losses(batch, ramp=1.0)
     for number, student in enumerate(students):
         alone = small_network(number)
-        alone(batch.view1)
+        alone(batch.views[0])
         for (name, buffer), expected in zip(student.named_buffers(), alone.buffers(), strict=True):
             assert torch.equal(buffer, expected), name
 
@@ -151,7 +151,7 @@ def test_swapping_the_students_swaps_their_losses() -> None:
 def test_students_agree_on_all_samples_if_all_are_labeled_and_on_none_without_unlabeled() -> None:
     students = [LinearSoftmax(0), LinearSoftmax(1)]
     batch = linear_batch([0, 1, 2])
-    x = batch.view1.numpy()
+    x = batch.views[0].numpy()
     expected = 10 * divergences(*(probabilities(x @ s.w.T) for s in students)).mean()
     for everything, value in ((True, expected), (False, 0.0)):
         batch.unlabeled = torch.full((3,), everything)

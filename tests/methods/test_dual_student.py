@@ -1,4 +1,5 @@
 import copy
+from dataclasses import replace
 from math import exp, log
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,6 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from dualstudent.batch import Batch
 from dualstudent.generators import seeded_rng
 from dualstudent.methods import DualStudent, DualStudentSettings, StudentLoss
 from dualstudent.methods.dual_student import student_loss
@@ -213,7 +213,7 @@ WITHOUT_THRESHOLD = DualStudentSettings(confidence_threshold=0.0)
 
 def test_swapping_students_and_views_swaps_the_losses(students: list[DigitsCNN]) -> None:
     batch = small_batch()
-    swapped = Batch(batch.view2, batch.view1, batch.labels, batch.unlabeled, batch.indices)
+    swapped = replace(batch, views=batch.views[::-1])
     losses = DualStudent(students, WITHOUT_THRESHOLD).losses(batch, ramp=1.0)
     mirrored = DualStudent(students[::-1], WITHOUT_THRESHOLD).losses(swapped, ramp=1.0)
     for loss, mirror in zip(losses, mirrored[::-1], strict=True):
@@ -227,7 +227,7 @@ def test_each_student_sees_its_own_view_with_gradient_and_the_other_without(
 ) -> None:
     recorders, batch = [Recorder(student) for student in students], small_batch()
     DualStudent(recorders).losses(batch, ramp=1.0)
-    own_views = [batch.view1, batch.view2]
+    own_views = [batch.views[0], batch.views[1]]
     for recorder, own, other in zip(recorders, own_views, own_views[::-1], strict=True):
         assert sum(carries_gradient for _, carries_gradient in recorder.shown) == 1
         assert len(recorder.shown) == 2

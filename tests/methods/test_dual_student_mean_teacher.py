@@ -68,7 +68,7 @@ def test_teachers_see_the_other_view_of_their_student_and_carry_no_gradient(
     teachers = [Recorder(teacher) for teacher in method.teachers]
     method.teachers = nn.ModuleList(teachers)
     losses = method.losses(batch, ramp=1.0)
-    for teacher, other_view in zip(teachers, (batch.view2, batch.view1), strict=True):
+    for teacher, other_view in zip(teachers, (batch.views[1], batch.views[0]), strict=True):
         ((shown, carries_gradient),) = teacher.shown
         assert shown is other_view
         assert not carries_gradient

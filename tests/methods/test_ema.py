@@ -40,7 +40,7 @@ def test_start_up_ends_at_the_decay(decay: float) -> None:
 def test_raw_parameters_are_averaged_and_nothing_else() -> None:
     """Of weight normalization, length and direction each; not the weight they make."""
     student, teacher = small_network(0), copy_without_gradient(small_network(1))
-    student(small_batch().view1)  # moves the student's batch-norm statistics
+    student(small_batch().views[0])  # moves the student's batch-norm statistics
     old = {name: p.clone() for name, p in teacher.state_dict().items()}
     update_ema(teacher, student, decay=0.75)
     parameters = dict(student.named_parameters())

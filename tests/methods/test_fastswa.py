@@ -36,7 +36,7 @@ def moved(student: nn.Module, epoch: int) -> None:
     with seeded_rng("moved", epoch), torch.no_grad():
         for p in student.parameters():
             p.add_(torch.randn_like(p))
-    student(small_batch().view1 + epoch)
+    student(small_batch().views[0] + epoch)
 
 
 def test_average_is_the_mean_of_the_epochs_that_count() -> None:
@@ -100,7 +100,7 @@ def points(count: int) -> Batch:
         x = torch.randn(count, 4) + count
     nothing_to_see = torch.full_like(x, torch.nan)
     unknown = torch.full((count,), -1)
-    return Batch(x, nothing_to_see, unknown, unknown < 0, torch.arange(count))
+    return Batch((x, nothing_to_see), unknown, unknown < 0, torch.arange(count))
 
 
 def test_batch_norm_of_the_average_is_computed_afresh_over_the_batches() -> None:
@@ -110,7 +110,7 @@ def test_batch_norm_of_the_average_is_computed_afresh_over_the_batches() -> None
         with torch.no_grad(), seeded_rng("line moves", epoch):
             for p in student.line.parameters():
                 p.add_(torch.randn_like(p))
-        student(points(6).view1)
+        student(points(6).views[0])
         statistics = copy.deepcopy(student.norm.state_dict())
         batches = [points(count) for count in (5, 7, 9)]
         method.after_epoch(epoch, iter(batches))
@@ -124,7 +124,7 @@ def test_batch_norm_of_the_average_is_computed_afresh_over_the_batches() -> None
         )
     )
     weight = length * direction / np.linalg.norm(direction, axis=1, keepdims=True)
-    answers = [batch.view1.double().numpy() @ weight.T + bias for batch in batches]
+    answers = [batch.views[0].double().numpy() @ weight.T + bias for batch in batches]
     mean = np.mean([answer.mean(axis=0) for answer in answers], axis=0)
     variance = np.mean([answer.var(axis=0, ddof=1) for answer in answers], axis=0)
     np.testing.assert_allclose(state["norm.running_mean"], mean, rtol=1e-5)

@@ -25,8 +25,8 @@ def with_another_teacher() -> MeanTeacher:
 def test_consistency_is_between_the_student_on_view_1_and_the_teacher_on_view_2() -> None:
     batch = small_batch()
     student, teacher = small_network(0), small_network(1)
-    followed = student(batch.view1).consistency_logits.softmax(dim=1).detach().numpy()
-    target = teacher(batch.view2).class_logits.softmax(dim=1).detach().numpy()
+    followed = student(batch.views[0]).consistency_logits.softmax(dim=1).detach().numpy()
+    target = teacher(batch.views[1]).class_logits.softmax(dim=1).detach().numpy()
     (loss,) = with_another_teacher().losses(batch, ramp=0.5)
     expected = 100 * 0.5 * ((followed.astype(float) - target) ** 2).sum() / (3 * 16)
     assert loss.terms["consistency"].item() == pytest.approx(expected, rel=1e-5)
@@ -37,7 +37,7 @@ def test_the_student_learns_from_the_consistency_and_the_teacher_does_not() -> N
     teacher = Recorder(method.teacher)
     method.teacher = teacher
     (loss,) = method.losses(batch, ramp=1.0)
-    assert teacher.shown == [(batch.view2, False)]
+    assert teacher.shown == [(batch.views[1], False)]
     torch.autograd.backward(loss.terms["consistency"])
     trunk = method.students[0].get_submodule("trunk")
     assert all(p.grad is not None for p in trunk.parameters())
@@ -79,7 +79,7 @@ def test_the_teacher_has_batch_norm_statistics_of_its_own() -> None:
     alone = copy.deepcopy(method.teacher)
     for step in range(2):
         method.losses(batch, ramp=1.0)
-        alone(batch.view2)
+        alone(batch.views[1])
         method.after_step(step)
         alone.load_state_dict(dict(method.teacher.named_parameters()), strict=False)
     assert all(module.training for module in method.teacher.modules())

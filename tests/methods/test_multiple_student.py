@@ -97,9 +97,9 @@ def test_every_student_sees_both_views_once_and_one_of_them_with_gradient() -> N
         ((own, carries_gradient), (other, carries_none)) = recorder.shown
         assert carries_gradient
         assert not carries_none
-        assert {id(own), id(other)} == {id(batch.view1), id(batch.view2)}
+        assert {id(own), id(other)} == {id(batch.views[0]), id(batch.views[1])}
         own_views.append(id(own))
-    assert own_views.count(id(batch.view1)) == 2
+    assert own_views.count(id(batch.views[0])) == 2
 
 
 @pytest.mark.parametrize("own", range(4))

@@ -1,5 +1,6 @@
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -19,15 +20,13 @@ BOTH = PiModelSettings(gradient_through="both")
 
 def double_batch() -> Batch:
     batch = small_batch()
-    return Batch(
-        batch.view1.double(), batch.view2.double(), batch.labels, batch.unlabeled, batch.indices
-    )
+    return replace(batch, views=tuple(view.double() for view in batch.views))
 
 
 def probabilities(network: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
     """Of the consistency head for view 1 and of the class head for view 2."""
-    follows = network(batch.view1).consistency_logits.softmax(dim=1)
-    leads = network(batch.view2).class_logits.softmax(dim=1)
+    follows = network(batch.views[0]).consistency_logits.softmax(dim=1)
+    leads = network(batch.views[1]).class_logits.softmax(dim=1)
     return follows, leads
 
 
@@ -75,8 +74,8 @@ def test_gradient_through_one_shows_view_2_without_gradient() -> None:
     recorder, batch = Recorder(small_network()), small_batch()
     PiModel([recorder]).losses(batch, ramp=1.0)
     assert [carries_gradient for _, carries_gradient in recorder.shown] == [True, False]
-    assert recorder.shown[0][0] is batch.view1
-    assert recorder.shown[1][0] is batch.view2
+    assert recorder.shown[0][0] is batch.views[0]
+    assert recorder.shown[1][0] is batch.views[1]
 
 
 def test_gradient_through_both_reaches_the_head_that_leads() -> None:
@@ -99,7 +98,7 @@ def test_dropout_and_batch_statistics_are_those_of_training_in_both_passes() -> 
     with seeded_rng("network"):
         network = DigitsCNN(classes=3, dropout=0.5)
     batch = small_batch()
-    same_view = Batch(batch.view1, batch.view1, batch.labels, batch.unlabeled, batch.indices)
+    same_view = replace(batch, views=(batch.views[0], batch.views[0]))
     with torch.no_grad():  # heads that agree leave dropout as the only difference
         for p, q in zip(
             network.heads.follow.parameters(), network.heads.classify.parameters(), strict=True

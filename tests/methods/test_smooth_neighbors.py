@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from dualstudent import losses, resume, train
-from dualstudent.batch import Batch
+from dualstudent.batch import ONE_VIEW, Batch
 from dualstudent.generators import seeded_rng
 from dualstudent.methods import (
     PiModel,
@@ -95,7 +95,7 @@ def test_neighbors_have_the_same_true_or_else_target_class() -> None:
     points, labels = torch.tensor(POINTS), torch.tensor([0, -1, 1, -1, 2])
     # The targets of the labeled samples contradict their labels, and do not count.
     target = torch.eye(3)[[2, 0, 2, 1, 0]]
-    batch = Batch(points, points, labels, labels < 0, torch.arange(5))
+    batch = Batch((points, points), labels, labels < 0, torch.arange(5))
     terms = method.terms(Prediction(target, target, points), target, batch, ramp=0.5)
     expected = 0.5 * 10 * 0.3 * reference(np.array(POINTS), CLASSES, margin=2)
     assert terms["neighbors"].item() == pytest.approx(expected, rel=1e-6)
@@ -126,7 +126,7 @@ def test_a_sample_without_a_past_is_judged_by_what_the_student_says_now() -> Non
     method = TemporalSmoothNeighbors([small_network()])
     method.begin(Task(2, samples=16, classes=3, image_shape=(1, 4, 4), value_range=1))
     batch = small_batch()
-    prediction: Prediction = small_network()(batch.view1)
+    prediction: Prediction = small_network()(batch.views[0])
     guessed = prediction.consistency_logits.argmax(dim=1)
     labels = torch.where(batch.labels < 0, guessed, batch.labels).tolist()
     (loss,) = method.losses(batch, ramp=1.0)
@@ -138,7 +138,7 @@ def test_temporal_ensembling_below_remembers_as_it_does_alone() -> None:
     states = []
     for kind in (TemporalEnsembling, TemporalSmoothNeighbors):
         method = kind([small_network()])
-        assert method.views == 1
+        assert method.views == ONE_VIEW
         method.begin(Task(2, samples=16, classes=3, image_shape=(1, 4, 4), value_range=1))
         method.losses(small_batch(), ramp=1.0)
         method.after_epoch(0, [])

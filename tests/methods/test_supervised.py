@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dualstudent.batch import Batch
+from dualstudent.batch import Batch, Views
 from dualstudent.methods import Supervised
 from dualstudent.prediction import Prediction
 
@@ -19,7 +19,7 @@ class Echo(nn.Module):
 def batch_of(logits: Tensor, labels: list[int]) -> Batch:
     nothing_to_see = torch.full_like(logits, torch.nan)
     known = torch.tensor(labels)
-    return Batch(logits, nothing_to_see, known, known < 0, torch.arange(len(labels)))
+    return Batch((logits, nothing_to_see), known, known < 0, torch.arange(len(labels)))
 
 
 def test_loss_is_the_cross_entropy_of_the_first_view() -> None:
@@ -38,8 +38,7 @@ def test_student_learns_the_labels() -> None:
 
 
 def test_it_asks_for_labeled_samples_in_one_view() -> None:
-    assert not Supervised.learns_from_unlabeled
-    assert Supervised.views == 1
+    assert Supervised.views == Views(labeled=("weak",), unlabeled=())
 
 
 def test_it_trains_one_student() -> None:

@@ -44,7 +44,7 @@ def method_with_memory(**settings: Any) -> tuple[TemporalEnsembling, Table]:
 def batch_of(rows: Sequence[int]) -> Batch:
     indices = torch.tensor(rows)
     view, labels = indices[:, None, None, None].float(), torch.full_like(indices, -1)
-    return Batch(view, view, labels, labels < 0, indices)
+    return Batch((view, view), labels, labels < 0, indices)
 
 
 def random_answers(*purpose: int) -> Tensor:
@@ -54,7 +54,7 @@ def random_answers(*purpose: int) -> Tensor:
 
 def target_of(method: TemporalEnsembling, indices: Sequence[int]) -> NDArray[Any]:
     batch = batch_of(indices)
-    prediction: Prediction = method.students[0](batch.view1)
+    prediction: Prediction = method.students[0](batch.views[0])
     return method.target(batch, prediction).numpy()
 
 

@@ -46,7 +46,7 @@ def kl_of(p: Array, q: Array) -> Array:
 
 
 def test_one_power_iteration_multiplies_by_the_hessian_once() -> None:
-    network, x = LinearSoftmax(0), linear_batch(LABELS).view1
+    network, x = LinearSoftmax(0), linear_batch(LABELS).views[0]
     expected = adversarial(network, x, epsilon=2.0, seed=4)
     torch.manual_seed(4)
     r = virtual_adversarial(network, x, 2.0, EXACT)
@@ -54,7 +54,7 @@ def test_one_power_iteration_multiplies_by_the_hessian_once() -> None:
 
 
 def test_many_power_iterations_find_the_dominant_direction_of_every_sample() -> None:
-    network, x = LinearSoftmax(0), linear_batch(LABELS).view1
+    network, x = LinearSoftmax(0), linear_batch(LABELS).views[0]
     r = virtual_adversarial(network, x, 1.0, EXACT, power_iterations=100).numpy()
     dominant = np.linalg.eigh(hessians(network, x.numpy()))[1][:, :, -1]
     np.testing.assert_allclose(np.abs((r * dominant).sum(axis=1)), 1, rtol=0, atol=1e-6)
@@ -62,7 +62,7 @@ def test_many_power_iterations_find_the_dominant_direction_of_every_sample() -> 
 
 def test_two_classes_have_one_direction_that_matters() -> None:
     """Then the Hessian has rank one, and one iteration is enough, in float32 as well."""
-    network, x = LinearSoftmax(1, classes=2).float(), linear_batch(LABELS).view1.float()
+    network, x = LinearSoftmax(1, classes=2).float(), linear_batch(LABELS).views[0].float()
     r = virtual_adversarial(network, x, 3.0, VATSettings().finite_difference)
     across = np.diff(network.w, axis=0)[0]
     cosine = r.numpy() @ across / (3 * np.linalg.norm(across))
@@ -92,7 +92,7 @@ def test_the_default_finite_difference_is_sound_in_float32_and_the_published_is_
 
 
 def test_the_search_leaves_no_trace_in_the_network() -> None:
-    network, images = small_network(), small_batch().view1
+    network, images = small_network(), small_batch().views[0]
     before = copy.deepcopy(network.state_dict())
     network.get_submodule("trunk.0").eval()  # a mode of its own, to be kept
     modes = [module.training for module in network.modules()]
@@ -115,7 +115,7 @@ def test_the_search_normalizes_by_the_batch_and_ignores_dropout() -> None:
             if isinstance(module, nn.BatchNorm2d):
                 module.get_buffer("running_mean").add_(remembered)
         torch.manual_seed(6)
-        found.append(virtual_adversarial(network, small_batch().view1, 2.0, 0.1))
+        found.append(virtual_adversarial(network, small_batch().views[0], 2.0, 0.1))
     assert torch.equal(found[0], found[1])
     assert torch.equal(found[0], found[2])
 
@@ -127,7 +127,7 @@ class Constant(nn.Module):
 
 
 def test_there_is_no_direction_where_nothing_changes_the_prediction() -> None:
-    r = virtual_adversarial(Constant(), small_batch().view1, 2.0, 0.1)
+    r = virtual_adversarial(Constant(), small_batch().views[0], 2.0, 0.1)
     assert torch.equal(r, torch.zeros_like(r))
 
 
@@ -144,7 +144,7 @@ class Witness(Constant):
 def test_the_search_is_made_in_full_precision() -> None:
     witness = Witness()
     with torch.autocast("cpu", torch.bfloat16):
-        virtual_adversarial(witness, small_batch().view1, 2.0, 0.1)
+        virtual_adversarial(witness, small_batch().views[0], 2.0, 0.1)
         assert torch.is_autocast_enabled("cpu")
     assert witness.saw_autocast == [False, False]
 
@@ -154,7 +154,7 @@ def test_loss_has_the_values_of_its_definition() -> None:
     settings = VATSettings(
         adversarial_weight=0.7, epsilon=1.5, finite_difference=EXACT, entropy_weight=0.3
     )
-    x, r = batch.view1.numpy(), adversarial(network, batch.view1, epsilon=1.5, seed=7)
+    x, r = batch.views[0].numpy(), adversarial(network, batch.views[0], epsilon=1.5, seed=7)
     torch.manual_seed(7)
     (loss,) = VAT([network], settings).losses(batch, ramp=0.5)
     p, q = probabilities(x @ network.w.T), probabilities((x + r) @ network.w.T)
@@ -170,7 +170,7 @@ def test_loss_has_the_values_of_its_definition() -> None:
 def test_gradient_takes_target_and_direction_as_constants() -> None:
     network, batch = LinearSoftmax(0), linear_batch(LABELS)
     settings = VATSettings(epsilon=1.5, finite_difference=EXACT)
-    x, r = batch.view1.numpy(), adversarial(network, batch.view1, epsilon=1.5, seed=7)
+    x, r = batch.views[0].numpy(), adversarial(network, batch.views[0], epsilon=1.5, seed=7)
     torch.manual_seed(7)
     (loss,) = VAT([network], settings).losses(batch, ramp=1.0)
     (gradient,) = torch.autograd.grad(loss.terms["adversarial"], network.weight)
@@ -213,7 +213,7 @@ def test_every_term_reaches_the_trunk_and_the_class_head_only(term: str) -> None
 def test_batch_norm_remembers_the_images_as_they_are_and_nothing_else() -> None:
     network, alone, batch = small_network(), small_network(), small_batch()
     VAT([network], VATSettings(epsilon=1.0, power_iterations=2)).losses(batch, ramp=1.0)
-    alone(batch.view1)
+    alone(batch.views[0])
     for (name, buffer), expected in zip(network.named_buffers(), alone.buffers(), strict=True):
         assert torch.equal(buffer, expected), name
 

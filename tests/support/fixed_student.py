@@ -31,4 +31,4 @@ def fixed_batch(labels: Sequence[int]) -> Batch:
     """What fixed students are shown: the number of the view."""
     known = torch.tensor(labels)
     view1, view2 = torch.zeros(len(known), 1), torch.ones(len(known), 1)
-    return Batch(view1, view2, known, known < 0, torch.arange(len(known)))
+    return Batch((view1, view2), known, known < 0, torch.arange(len(known)))

@@ -40,4 +40,4 @@ def linear_batch(labels: list[int]) -> Batch:
         points = torch.randn(len(labels), 5, dtype=torch.float64)
     known = torch.tensor(labels)
     second = torch.full_like(points, torch.nan)
-    return Batch(points, second, known, known < 0, torch.arange(len(labels)))
+    return Batch((points, second), known, known < 0, torch.arange(len(labels)))

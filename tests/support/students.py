@@ -21,7 +21,7 @@ def small_batch() -> Batch:
         images = torch.randn(16, 1, 4, 4)
         views = [images + 0.1 * torch.randn_like(images) for _ in range(2)]
     labels = torch.tensor([-1] * 12 + [0, 1, 2, 0])
-    return Batch(views[0], views[1], labels, labels < 0, torch.arange(16))
+    return Batch((views[0], views[1]), labels, labels < 0, torch.arange(16))
 
 
 class Recorder(nn.Module):

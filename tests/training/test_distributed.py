@@ -11,8 +11,8 @@ import torch
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 
 from dualstudent import Run, UserError, load_recipe, load_trained, train
-from dualstudent.data.batching.loader import Batches
-from dualstudent.data.batching.samplers import Share
+from dualstudent.data.batching.loader import BatchLoader
+from dualstudent.data.batching.samplers import Shard
 from dualstudent.generators import derive_seed
 from dualstudent.recipes.schema import DeviceSettings
 from dualstudent.training.checkpoint import read_tensors
@@ -29,14 +29,14 @@ def by_hand(epochs: int) -> Training:
     recipe = small_recipe(*CHANGES, f"schedule.epochs={epochs}")
     training = Training(recipe)
     shares = [
-        Batches(training.data, recipe.batch, recipe.seed, share=Share(number, 2))
+        BatchLoader(training.data, recipe.batch, recipe.seed, shard=Shard(number, 2))
         for number in (0, 1)
     ]
     training.method.train()
     for step in range(training.schedule.total_steps):
         for number, share in enumerate(shares):
             torch.manual_seed(derive_seed(recipe.seed, "step", step, *([number] if number else [])))
-            losses = training.method.losses(share.at(step), training.schedule.ramp(step))
+            losses = training.method.losses(share.batch(step), training.schedule.ramp(step))
             torch.autograd.backward(torch.stack([loss.total for loss in losses]).sum() / 2)
         for optimizer in training.optimizers:
             for group in optimizer.param_groups:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from dualstudent import Recipe, Run, UserError, load_recipe, resume, train
-from dualstudent.data.batching.loader import Batches
-from dualstudent.data.batching.samplers import Share
+from dualstudent.data.batching.loader import BatchLoader
+from dualstudent.data.batching.samplers import Shard
 from dualstudent.data.datasets import ImageFiles
 from dualstudent.data.prepare import prepare
 from dualstudent.recipes.reading import to_toml
@@ -175,7 +175,9 @@ def test_processes_that_share_a_run_end_it_together(tmp_path: Path) -> None:
         write_imagenet(tmp_path / "data"), 0, "device.processes=2", "data.broken_share=0"
     )
     data = prepare(shared.data, shared.seed, shared.augmentation, shared.normalization)
-    met_by_follower = Batches(data, shared.batch, shared.seed, share=Share(1, 2)).at(0).indices
+    met_by_follower = (
+        BatchLoader(data, shared.batch, shared.seed, shard=Shard(1, 2)).batch(0).indices
+    )
     assert isinstance(data.source, ImageFiles)
     broken = data.source.path(int(met_by_follower[0]))
     broken.write_text("no image")

@@ -81,7 +81,7 @@ def label(
     ],
     precision: Annotated[
         float,
-        typer.Option(min=0, max=1, help="Share of right ones wanted among the trusted labels."),
+        typer.Option(min=0, max=1, help="Shard of right ones wanted among the trusted labels."),
     ] = 0.95,
 ) -> None:
     """List the unlabeled images of a run, those most worth a person's label first.

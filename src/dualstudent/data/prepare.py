@@ -226,6 +226,8 @@ def _prepared_from_published(
         made.samples([test]),
         test.labels,
         source,
+        target_from=None if target is None else len(source),
+        settings=settings,
     )
 
 

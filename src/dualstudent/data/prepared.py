@@ -2,6 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 from dualstudent.data.batching.broken import Tally
 from dualstudent.data.datasets import DataSet
 from dualstudent.data.samples import Samples, feed
+from dualstudent.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,8 @@ class PreparedData:
             for data handed over.
         test_files: of the samples of ``test``, if they are images of one's own.
         left_out: how many image files of one's own cannot be read.
+        target_from: index of the first training sample of the target; None without a target.
+        settings: what these data were prepared from; None for data handed over.
     """
 
     classes: tuple[str, ...]
@@ -41,15 +45,28 @@ class PreparedData:
     source: DataSet | None = None
     test_files: tuple[Path, ...] = ()
     left_out: int = 0
+    target_from: int | None = None
+    settings: Settings | None = None
 
-    def fingerprint(self) -> str:
-        """A SHA-256 of all that the run sees: samples, the labels it was given, and the test."""
+    @property
+    def domains(self) -> Tensor:
+        """(N,) int64, the domain of each training sample: 0 for the source, 1 for the target."""
+        if self.target_from is None:
+            return torch.zeros_like(self.labels)
+        return (torch.arange(len(self.labels)) >= self.target_from).long()
+
+    @cached_property
+    def _fingerprint(self) -> str:  # once: it reads all samples
         digest = hashlib.sha256()
         self.train.identify(digest)
         feed(digest, self.labels)
         self.test.identify(digest)
         feed(digest, self.test_labels)
         return digest.hexdigest()
+
+    def fingerprint(self) -> str:
+        """A SHA-256 of all that the run sees: samples, the labels it was given, and the test."""
+        return self._fingerprint
 
     def test_fingerprint(self) -> str:
         """A SHA-256 of what the run is evaluated on: equal exactly if figures can be compared."""

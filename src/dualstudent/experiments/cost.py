@@ -157,7 +157,7 @@ def _random_batch(recipe: Recipe, size: int) -> Batch:
     indices = torch.arange(size, device=device)
     known = indices >= size - max(1, size * recipe.batch.labeled // recipe.batch.size)
     labels = torch.where(known, indices % _classes(recipe), -1)
-    return Batch(views[0], views[1], labels, ~known, indices)
+    return Batch((views[0], views[1]), labels, ~known, indices)
 
 
 def _step(method: Method, optimizers: list[SGD], batch: Batch) -> None:
@@ -172,7 +172,7 @@ def _step(method: Method, optimizers: list[SGD], batch: Batch) -> None:
 @torch.inference_mode()
 def _look(method: Method, batch: Batch) -> None:
     for network in method.evaluated.values():
-        network(batch.view1)
+        network(batch.views[0])
 
 
 def _timed(work: Callable[[], object]) -> float:

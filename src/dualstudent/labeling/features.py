@@ -5,8 +5,8 @@ import math
 import torch
 from torch import Tensor
 
-from dualstudent.data.batching.looks import ChunkLook
 from dualstudent.data.batching.prefetch import Prefetch
+from dualstudent.data.batching.readers import ChunkReader
 from dualstudent.training.evaluation import CHUNK, evaluation_mode
 from dualstudent.training.training import Training
 
@@ -18,8 +18,8 @@ def extract_features(training: Training, indices: Tensor) -> Tensor:
     """
     network = training.method.evaluated[training.method.exported]
     samples, device = training.data.train, training.fabric.device
-    look = ChunkLook(samples, indices, CHUNK, training.recipe.seed, device)
+    look = ChunkReader(samples, indices, CHUNK, training.recipe.seed, device)
     chunks = math.ceil(len(indices) / CHUNK)
     with Prefetch(look, samples, device, end=chunks) as looks, evaluation_mode(network):
-        found = [network(looks.at(number).views[0]).features.cpu() for number in range(chunks)]
+        found = [network(looks.get(number).views[0]).features.cpu() for number in range(chunks)]
     return torch.cat(found)

@@ -107,7 +107,7 @@ class ConsistencyMethod(Method):
 
     def outputs(self, batch: Batch) -> tuple[Prediction, Tensor]:
         """The student's prediction for view 1, with gradient, and the target."""
-        prediction: Prediction = self.students[0](batch.view1)
+        prediction: Prediction = self.students[0](batch.views[0])
         return prediction, self.target(batch, prediction)
 
     def terms(

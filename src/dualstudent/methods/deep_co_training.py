@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from dualstudent import losses
 from dualstudent.adversarial import fast_gradient_sign, freeze_statistics
-from dualstudent.batch import Batch
+from dualstudent.batch import ONE_VIEW, Batch
 from dualstudent.errors import UserError
 from dualstudent.methods.consistency import Weight
 from dualstudent.methods.method import Method, MethodSettings, StudentLoss, Task
@@ -83,7 +83,7 @@ class DeepCoTraining(Method):
         >>> from dualstudent.networks import DigitsCNN
         >>> method = DeepCoTraining([DigitsCNN(), DigitsCNN()])
         >>> images, labels = torch.rand(4, 1, 28, 28), torch.tensor([-1, -1, 3, 7])
-        >>> batch = Batch(images, images, labels, labels < 0, torch.arange(4))
+        >>> batch = Batch((images, images), labels)
         >>> [sorted(loss.terms) for loss in method.losses(batch, ramp=1.0)][0]
         ['classification', 'cotraining', 'difference']
     """
@@ -91,7 +91,7 @@ class DeepCoTraining(Method):
     summary = "two students that agree, but are not fooled by the same images"
     Settings = DeepCoTrainingSettings
     settings: DeepCoTrainingSettings
-    views = 1
+    views = ONE_VIEW
 
     def begin(self, task: Task) -> None:
         limit = task.value_range / 2
@@ -104,8 +104,8 @@ class DeepCoTraining(Method):
     def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:
         first, second = self.students
         epsilon = self.settings.epsilon
-        view1 = view_of(first, batch.view1, batch.labels, epsilon)
-        view2 = view_of(second, batch.view1, batch.labels, epsilon)
+        view1 = view_of(first, batch.views[0], batch.labels, epsilon)
+        view2 = view_of(second, batch.views[0], batch.labels, epsilon)
         return [
             self._student_loss(first, view1, view2, batch, ramp),
             self._student_loss(second, view2, view1, batch, ramp),

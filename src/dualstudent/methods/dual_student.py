@@ -84,7 +84,7 @@ class DualStudent(PairMethod):
         >>> from dualstudent.networks import DigitsCNN
         >>> method = DualStudent([DigitsCNN(), DigitsCNN()])
         >>> images, labels = torch.rand(4, 1, 28, 28), torch.tensor([-1, -1, 3, 7])
-        >>> batch = Batch(images, images + 0.1, labels, labels < 0, torch.arange(4))
+        >>> batch = Batch((images, images + 0.1), labels)
         >>> [sorted(loss.terms) for loss in method.losses(batch, ramp=1.0)][0]
         ['classification', 'consistency', 'logit_distance', 'stabilization']
     """

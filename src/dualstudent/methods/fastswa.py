@@ -63,7 +63,7 @@ class FastSWA(Method):
             self.average.module.load_state_dict(student.state_dict())
         elif since % self.settings.average_every == 0:
             self.average.update_parameters(student)
-            update_bn((batch.view1 for batch in batches), self.average)
+            update_bn((batch.views[0] for batch in batches), self.average)
 
     @property
     def evaluated(self) -> dict[str, nn.Module]:

@@ -43,7 +43,7 @@ class MeanTeacher(ConsistencyMethod):
         >>> from dualstudent.networks import DigitsCNN
         >>> method = MeanTeacher([DigitsCNN()])
         >>> images, labels = torch.rand(4, 1, 28, 28), torch.tensor([-1, -1, 3, 7])
-        >>> batch = Batch(images, images + 0.1, labels, labels < 0, torch.arange(4))
+        >>> batch = Batch((images, images + 0.1), labels)
         >>> [sorted(loss.terms) for loss in method.losses(batch, ramp=1.0)]
         [['classification', 'consistency', 'logit_distance']]
         >>> method.headline
@@ -62,7 +62,7 @@ class MeanTeacher(ConsistencyMethod):
 
     @torch.no_grad()
     def target(self, batch: Batch, prediction: Prediction) -> Tensor:
-        answer: Prediction = self.teacher(batch.view2)
+        answer: Prediction = self.teacher(batch.views[1])
         return answer.class_logits.softmax(dim=1)
 
     def after_step(self, step: int) -> None:

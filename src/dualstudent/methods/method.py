@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from dualstudent.batch import Batch
+from dualstudent.batch import TWO_VIEWS, Batch, Views
 from dualstudent.networks.network import NetworkSettings
 from dualstudent.settings import Settings
 
@@ -82,8 +82,7 @@ class Method(nn.Module, ABC):
     settings: MethodSettings
     Settings: ClassVar[type[MethodSettings]]
     summary: ClassVar[str]
-    learns_from_unlabeled: ClassVar[bool] = True
-    views: ClassVar[int] = 2
+    views: ClassVar[Views] = TWO_VIEWS
     remembers_samples: ClassVar[bool] = False
 
     def __init__(
@@ -103,7 +102,7 @@ class Method(nn.Module, ABC):
         """The loss of each student on ``batch``, in the order of ``students``.
 
         Args:
-            batch: two views of the same samples.
+            batch: the views that ``views`` asks for.
             ramp: in [0, 1], how much the terms without labels count this early in training.
         """
 

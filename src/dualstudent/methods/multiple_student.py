@@ -35,7 +35,7 @@ class MultipleStudent(DualStudent):
         >>> from dualstudent.networks import DigitsCNN
         >>> method = MultipleStudent([DigitsCNN() for _ in range(4)])
         >>> images, labels = torch.rand(4, 1, 28, 28), torch.tensor([-1, -1, 3, 7])
-        >>> batch = Batch(images, images + 0.1, labels, labels < 0, torch.arange(4))
+        >>> batch = Batch((images, images + 0.1), labels)
         >>> len(method.losses(batch, ramp=1.0))
         4
     """

@@ -93,8 +93,8 @@ class PairMethod(Method):
         self, first: int, second: int, batch: Batch, ramp: float
     ) -> tuple[StudentLoss, StudentLoss]:
         """The losses of two students, of which the first has view 1 as its own."""
-        left = self.passes(first, batch.view1, batch.view2)
-        right = self.passes(second, batch.view2, batch.view1)
+        left = self.passes(first, batch.views[0], batch.views[1])
+        right = self.passes(second, batch.views[1], batch.views[0])
         return (
             self.student_loss(left, right, batch, ramp),
             self.student_loss(right, left, batch, ramp),

@@ -60,7 +60,7 @@ class PiModel(ConsistencyMethod):
         >>> from dualstudent.networks import DigitsCNN
         >>> method = PiModel([DigitsCNN()])
         >>> images, labels = torch.rand(4, 1, 28, 28), torch.tensor([-1, -1, 3, 7])
-        >>> batch = Batch(images, images + 0.1, labels, labels < 0, torch.arange(4))
+        >>> batch = Batch((images, images + 0.1), labels)
         >>> [sorted(loss.terms) for loss in method.losses(batch, ramp=1.0)]
         [['classification', 'consistency', 'logit_distance']]
     """
@@ -72,7 +72,7 @@ class PiModel(ConsistencyMethod):
     def target(self, batch: Batch, prediction: Prediction) -> Tensor:
         both = self.settings.gradient_through == "both"
         with nullcontext() if both else torch.no_grad():
-            other: Prediction = self.students[0](batch.view2)
+            other: Prediction = self.students[0](batch.views[1])
             return other.class_logits.softmax(dim=1)
 
 

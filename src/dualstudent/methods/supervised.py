@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from dualstudent.batch import Batch
+from dualstudent.batch import Batch, Views
 from dualstudent.losses import classification
 from dualstudent.methods.method import Method, MethodSettings, StudentLoss
 
@@ -24,11 +24,10 @@ class Supervised(Method):
     summary = "labeled samples only"
     Settings = SupervisedSettings
     settings: SupervisedSettings
-    learns_from_unlabeled = False
-    views = 1
+    views = Views(labeled=("weak",), unlabeled=())
 
     def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:
-        prediction = self.students[0](batch.view1)
+        prediction = self.students[0](batch.views[0])
         return [
             StudentLoss({"classification": classification(prediction.class_logits, batch.labels)})
         ]

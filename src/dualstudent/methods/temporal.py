@@ -15,7 +15,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from dualstudent.batch import Batch
+from dualstudent.batch import ONE_VIEW, Batch
 from dualstudent.methods.consistency import ConsistencyMethod, ConsistencySettings
 from dualstudent.methods.method import Task
 from dualstudent.prediction import Prediction
@@ -58,7 +58,7 @@ class TemporalEnsembling(ConsistencyMethod):
         >>> method = TemporalEnsembling([DigitsCNN()])
         >>> method.begin(Task(1, samples=4, classes=10, image_shape=(1, 28, 28), value_range=1))
         >>> images, labels = torch.rand(4, 1, 28, 28), torch.tensor([-1, -1, 3, 7])
-        >>> batch = Batch(images, images, labels, labels < 0, torch.arange(4))
+        >>> batch = Batch((images, images), labels)
         >>> method.losses(batch, ramp=1.0)[0].terms["consistency"].item()
         0.0
         >>> method.after_epoch(0, [])
@@ -68,7 +68,7 @@ class TemporalEnsembling(ConsistencyMethod):
 
     summary = "Temporal Ensembling: follows an average of its past answers"
     Settings: ClassVar[type[TemporalOptions]] = TemporalEnsemblingSettings
-    views = 1
+    views = ONE_VIEW
     remembers_samples = True
     settings: TemporalOptions
     average: Tensor

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from dualstudent import losses
 from dualstudent.adversarial import freeze_statistics, virtual_adversarial
-from dualstudent.batch import Batch
+from dualstudent.batch import ONE_VIEW, Batch
 from dualstudent.errors import UserError
 from dualstudent.methods.consistency import Weight
 from dualstudent.methods.method import Method, MethodSettings, StudentLoss, Task
@@ -56,7 +56,7 @@ class VAT(Method):
         >>> from dualstudent.networks import DigitsCNN
         >>> method = VAT([DigitsCNN()])
         >>> images, labels = torch.rand(4, 1, 28, 28), torch.tensor([-1, -1, 3, 7])
-        >>> batch = Batch(images, images, labels, labels < 0, torch.arange(4))
+        >>> batch = Batch((images, images), labels)
         >>> [sorted(loss.terms) for loss in method.losses(batch, ramp=1.0)]
         [['adversarial', 'classification']]
     """
@@ -64,7 +64,7 @@ class VAT(Method):
     summary = "virtual adversarial training, optionally with entropy minimization"
     Settings = VATSettings
     settings: VATSettings
-    views = 1
+    views = ONE_VIEW
 
     def begin(self, task: Task) -> None:
         limit = 0.5 * task.value_range * math.sqrt(math.prod(task.image_shape))
@@ -76,16 +76,16 @@ class VAT(Method):
 
     def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:
         student, settings = self.students[0], self.settings
-        logits = student(batch.view1).class_logits
+        logits = student(batch.views[0]).class_logits
         change = virtual_adversarial(
             student,
-            batch.view1,
+            batch.views[0],
             settings.epsilon,
             settings.finite_difference,
             settings.power_iterations,
         )
         with freeze_statistics(student):
-            changed: Prediction = student(batch.view1 + change)
+            changed: Prediction = student(batch.views[0] + change)
         terms = {
             "classification": losses.classification(
                 logits, batch.labels, settings.classification_average == "batch"

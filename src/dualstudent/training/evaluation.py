@@ -9,8 +9,8 @@ from itertools import combinations
 import torch
 from torch import Tensor, nn
 
-from dualstudent.data.batching.looks import ChunkLook
 from dualstudent.data.batching.prefetch import Prefetch
+from dualstudent.data.batching.readers import ChunkReader
 from dualstudent.data.samples import Samples
 from dualstudent.stability import is_stable
 
@@ -107,7 +107,7 @@ class Evaluator:
         self._samples, self._labels = samples, labels.to(device)
         self._threshold, self._track, self._device = threshold, track, device
         self._chunks = math.ceil(len(labels) / CHUNK)
-        self._look = ChunkLook(samples, torch.arange(len(labels)), CHUNK, seed, device)
+        self._look = ChunkReader(samples, torch.arange(len(labels)), CHUNK, seed, device)
 
     def evaluate(self, networks: Mapping[str, nn.Module]) -> Evaluations:
         """Look at every test sample once, with all ``networks``; no samples, no figures."""
@@ -124,7 +124,7 @@ class Evaluator:
             evaluation_mode(*networks.values()),
             Prefetch(self._look, self._samples, self._device, end=self._chunks) as looks,
         ):
-            for look in map(looks.at, range(self._chunks)):
+            for look in map(looks.get, range(self._chunks)):
                 probabilities, labels = {}, self._labels[look.indices]
                 for name, network in networks.items():
                     p, p_perturbed = (network(v).class_logits.softmax(dim=1) for v in look.views)

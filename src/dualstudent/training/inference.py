@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from dualstudent.calibration import PredictedSet
-from dualstudent.data.batching.looks import ChunkLook
 from dualstudent.data.batching.prefetch import Prefetch
+from dualstudent.data.batching.readers import ChunkReader
 from dualstudent.data.samples import Samples
 from dualstudent.generators import make_generator
 from dualstudent.methods import Method
@@ -96,11 +96,11 @@ def answers(
         device: where the networks are.
     """
     look, chunks = (
-        ChunkLook(samples, indices, CHUNK, seed, device),
+        ChunkReader(samples, indices, CHUNK, seed, device),
         math.ceil(len(indices) / CHUNK),
     )
     with Prefetch(look, samples, device, end=chunks) as looks:
-        for seen in map(looks.at, range(chunks)):
+        for seen in map(looks.get, range(chunks)):
             clean, perturbed = seen.views
             yield answer(method, seen.indices, clean, perturbed)
 

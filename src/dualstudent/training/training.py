@@ -5,8 +5,8 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from dualstudent.data.batching.loader import Batches
-from dualstudent.data.batching.samplers import Share
+from dualstudent.data.batching.loader import BatchLoader
+from dualstudent.data.batching.samplers import Shard
 from dualstudent.data.prepare import DataSettings, prepare
 from dualstudent.data.prepared import PreparedData
 from dualstudent.errors import UserError
@@ -56,14 +56,13 @@ class Training:
         check(self.data)
         self.method = build_method(recipe, self.data)
         device = self.fabric.device
-        self._batches = Batches(
+        self._batches = BatchLoader(
             self.data,
             recipe.batch,
             recipe.seed,
             self.method.views,
-            self.method.learns_from_unlabeled,
             device,
-            Share(self.fabric.global_rank, self.fabric.world_size),
+            Shard(self.fabric.global_rank, self.fabric.world_size),
         )
         self.schedule = Schedule(
             recipe.schedule, recipe.optimizer.learning_rate, self._batches.steps_per_epoch
@@ -85,7 +84,7 @@ class Training:
         """Take step ``step``, counted from 0; all it draws is a function of (seed, step)."""
         rank = self.fabric.global_rank
         torch.manual_seed(derive_seed(self.recipe.seed, "step", step, *([rank] if rank else [])))
-        terms = self._wrapped(self._batches.at(step), self.schedule.ramp(step))
+        terms = self._wrapped(self._batches.batch(step), self.schedule.ramp(step))
         losses = [StudentLoss(each) for each in terms]
         self.fabric.backward(torch.stack([loss.total for loss in losses]).sum())
         for optimizer in self.optimizers:
@@ -100,7 +99,7 @@ class Training:
         torch.manual_seed(derive_seed(self.recipe.seed, "epoch", epoch))
         length = self.schedule.steps_per_epoch
         steps = range(epoch * length, (epoch + 1) * length)
-        self.method.after_epoch(epoch, (self._batches.at(step) for step in steps))
+        self.method.after_epoch(epoch, (self._batches.batch(step) for step in steps))
 
     def close(self) -> None:
         """End the worker processes of the batches, if there are any."""

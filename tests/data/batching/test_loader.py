@@ -4,14 +4,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from dualstudent.batch import Batch
-from dualstudent.data.batching.loader import Batches, BatchSettings
+from dualstudent.batch import ONE_VIEW, TWO_VIEWS, Batch, Views
+from dualstudent.data.batching.loader import BatchLoader, BatchSettings
 from dualstudent.data.datasets import Images
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import ImageSamples
 from dualstudent.data.transforms.augment import Augmentation, Normalization
 from dualstudent.errors import UserError
 
+LABELS_ONLY = Views(("weak",), ())
 NOISE = Augmentation(noise=0.5)
 
 
@@ -39,25 +40,23 @@ def batches(
     labeled: int,
     augmentation: Augmentation | None = None,
     seed: int = 0,
-    views: int = 2,
-    with_unlabeled: bool = True,
-) -> Batches:
+    views: Views = TWO_VIEWS,
+) -> BatchLoader:
     if augmentation is not None:
         assert isinstance(data.source, Images)
         train = ImageSamples(data.source.pixels, augmentation, Normalization())
         data = replace(data, train=train)
-    return Batches(
+    return BatchLoader(
         data,
         BatchSettings(size=size, labeled=labeled),
         seed,
         views,
-        with_unlabeled,
     )
 
 
-def indices_of_epoch(made: Batches, epoch: int, kind: str) -> list[int]:
+def indices_of_epoch(made: BatchLoader, epoch: int, kind: str) -> list[int]:
     steps = range(epoch * made.steps_per_epoch, (epoch + 1) * made.steps_per_epoch)
-    one_epoch = [made.at(step) for step in steps]
+    one_epoch = [made.batch(step) for step in steps]
     chosen = [
         batch.indices[batch.unlabeled if kind == "unlabeled" else batch.labels >= 0]
         for batch in one_epoch
@@ -66,7 +65,7 @@ def indices_of_epoch(made: Batches, epoch: int, kind: str) -> list[int]:
 
 
 def contents(batch: Batch) -> tuple[Tensor, ...]:
-    return batch.view1, batch.view2, batch.labels, batch.unlabeled, batch.indices
+    return batch.views[0], batch.views[1], batch.labels, batch.unlabeled, batch.indices
 
 
 def same(one: Batch, other: Batch) -> bool:
@@ -78,7 +77,7 @@ def test_a_batch_holds_unlabeled_samples_without_and_labeled_samples_with_their_
     made = batches(data, size=16, labeled=4)
 
     for step in range(30):
-        batch = made.at(step)
+        batch = made.batch(step)
         assert batch.unlabeled.tolist() == [True] * 12 + [False] * 4
         assert (batch.indices[:12] >= 20).all()
         assert (batch.labels[:12] == -1).all()
@@ -87,11 +86,11 @@ def test_a_batch_holds_unlabeled_samples_without_and_labeled_samples_with_their_
 
 
 def test_both_views_show_the_samples_at_the_indices() -> None:
-    batch = batches(made_up(100, labeled=20, side=2), size=16, labeled=4).at(3)
+    batch = batches(made_up(100, labeled=20, side=2), size=16, labeled=4).batch(3)
 
     expected = (batch.indices / 127.5 - 1).reshape(16, 1, 1, 1).expand(16, 1, 2, 2)
-    torch.testing.assert_close(batch.view1, expected)
-    torch.testing.assert_close(batch.view2, expected)
+    torch.testing.assert_close(batch.views[0], expected)
+    torch.testing.assert_close(batch.views[1], expected)
 
 
 def test_an_epoch_is_one_pass_over_the_unlabeled_samples_and_the_next_is_in_another_order() -> None:
@@ -110,7 +109,7 @@ def test_labels_come_round_evenly_however_few_they_are() -> None:
     made = batches(made_up(100, labeled=3), size=12, labeled=6)
 
     for step in range(10):
-        assert made.at(step).indices[6:].bincount().tolist() == [2, 2, 2]
+        assert made.batch(step).indices[6:].bincount().tolist() == [2, 2, 2]
 
 
 def test_with_all_labels_every_sample_is_labeled_and_takes_part() -> None:
@@ -121,7 +120,7 @@ def test_with_all_labels_every_sample_is_labeled_and_takes_part() -> None:
         handed_out = indices_of_epoch(made, epoch, "unlabeled")
         assert handed_out == indices_of_epoch(made, epoch, "labeled")
         assert len(handed_out) == len(set(handed_out)) == 40
-    batch = made.at(0)
+    batch = made.batch(0)
     assert batch.unlabeled.all()
     assert torch.equal(batch.labels, batch.indices % 10)
 
@@ -129,12 +128,12 @@ def test_with_all_labels_every_sample_is_labeled_and_takes_part() -> None:
 def test_without_unlabeled_the_batch_is_as_large_and_the_epoch_as_long() -> None:
     data = made_up(100, labeled=20)
     semi_supervised = batches(data, size=16, labeled=4)
-    supervised = batches(data, size=16, labeled=4, with_unlabeled=False)
+    supervised = batches(data, size=16, labeled=4, views=LABELS_ONLY)
 
     assert supervised.steps_per_epoch == semi_supervised.steps_per_epoch == 6
-    handed_out = torch.cat([supervised.at(step).indices for step in range(5)])
+    handed_out = torch.cat([supervised.batch(step).indices for step in range(5)])
     assert handed_out.bincount().tolist() == [4] * 20  # 5 batches of 16: four passes
-    batch = supervised.at(0)
+    batch = supervised.batch(0)
     assert len(batch) == 16
     assert not batch.unlabeled.any()
     assert torch.equal(batch.labels, batch.indices % 10)
@@ -142,7 +141,7 @@ def test_without_unlabeled_the_batch_is_as_large_and_the_epoch_as_long() -> None
 
 def test_without_unlabeled_nothing_changes_the_epoch_of_all_labels() -> None:
     data = made_up(45, labeled=45)
-    supervised = batches(data, size=10, labeled=10, with_unlabeled=False)
+    supervised = batches(data, size=10, labeled=10, views=LABELS_ONLY)
 
     assert supervised.steps_per_epoch == 4
     assert len(set(indices_of_epoch(supervised, 0, "labeled"))) == 40
@@ -151,24 +150,26 @@ def test_without_unlabeled_nothing_changes_the_epoch_of_all_labels() -> None:
 def test_a_batch_is_a_function_of_seed_and_step() -> None:
     data = made_up(100, labeled=20, side=4)
 
-    def fresh(seed: int) -> Batches:
+    def fresh(seed: int) -> BatchLoader:
         return batches(data, 16, 4, Augmentation(translate=1, flip=True, noise=0.1), seed)
 
     forwards, backwards = fresh(seed=5), fresh(seed=5)
-    in_order = [forwards.at(step) for step in range(20)]
-    backwards_in_order = [backwards.at(step) for step in reversed(range(20))][::-1]
+    in_order = [forwards.batch(step) for step in range(20)]
+    backwards_in_order = [backwards.batch(step) for step in reversed(range(20))][::-1]
 
     assert all(map(same, in_order, backwards_in_order))
-    assert same(fresh(seed=5).at(13), in_order[13])
-    assert not torch.equal(fresh(seed=6).at(13).indices, in_order[13].indices)
+    assert same(fresh(seed=5).batch(13), in_order[13])
+    assert not torch.equal(fresh(seed=6).batch(13).indices, in_order[13].indices)
 
 
 def test_what_is_drawn_depends_on_step_and_view() -> None:
     # One sample only, so that the noise is all that can differ.
     made = batches(made_up(2, labeled=1, side=100), size=2, labeled=1, augmentation=NOISE)
-    first, second = made.at(0), made.at(1)
+    first, second = made.batch(0), made.batch(1)
 
-    draws = torch.stack([view[0].flatten() for b in (first, second) for view in (b.view1, b.view2)])
+    draws = torch.stack(
+        [view[0].flatten() for b in (first, second) for view in (b.views[0], b.views[1])]
+    )
 
     assert (torch.corrcoef(draws) - torch.eye(4)).abs().max() < 0.05  # five standard deviations
 
@@ -176,7 +177,7 @@ def test_what_is_drawn_depends_on_step_and_view() -> None:
 def test_another_seed_draws_other_noise() -> None:
     data = made_up(2, labeled=1, side=100)
     draws = torch.stack(
-        [batches(data, 2, 1, NOISE, seed).at(0).view1[0].flatten() for seed in (0, 1)]
+        [batches(data, 2, 1, NOISE, seed).batch(0).views[0][0].flatten() for seed in (0, 1)]
     )
 
     assert torch.corrcoef(draws)[0, 1].abs() < 0.05
@@ -184,12 +185,12 @@ def test_another_seed_draws_other_noise() -> None:
 
 def test_one_view_is_the_first_of_two() -> None:
     data = made_up(100, labeled=20, side=4)
-    both = batches(data, 16, 4, NOISE).at(7)
-    single = batches(data, 16, 4, NOISE, views=1).at(7)
+    both = batches(data, 16, 4, NOISE).batch(7)
+    single = batches(data, 16, 4, NOISE, views=ONE_VIEW).batch(7)
 
-    assert single.view2 is single.view1
-    assert torch.equal(single.view1, both.view1)
-    assert not torch.equal(both.view1, both.view2)
+    assert len(single.views) == 1
+    assert torch.equal(single.views[0], both.views[0])
+    assert not torch.equal(both.views[0], both.views[1])
 
 
 @pytest.mark.parametrize(
@@ -239,3 +240,22 @@ def test_batches_that_cannot_be_filled_are_refused(
 ) -> None:
     with pytest.raises(UserError, match=telling):
         batches(made_up(100, labels), size, labeled)
+
+
+def test_a_third_view_and_one_of_the_unlabeled_alone_are_kept() -> None:
+    data, noisy = made_up(20, labeled=4, side=8), Views(("weak",), ("weak", "weak", "weak"))
+    batch = batches(data, 10, 4, NOISE, views=noisy).batch(3)
+    first, second, third = batch.views
+    assert [len(view) for view in batch.views] == [10, 6, 6]
+    assert batch.unlabeled.tolist() == [True] * 6 + [False] * 4
+    pixels = batch.indices.float()[:6] / 127.5 - 1  # what the views show, below the noise
+    for view in (first[:6], second, third):
+        assert (view.mean(dim=(1, 2, 3)) - pixels).abs().max() < 0.5  # σ of the mean is 0.06
+    assert not torch.equal(second, third)
+
+
+def test_samples_know_their_domain() -> None:
+    data = replace(made_up(20, labeled=4), target_from=12)
+    batch = batches(data, 10, 4).batch(0)
+    assert batch.domains.tolist() == [int(index >= 12) for index in batch.indices.tolist()]
+    assert len(set(batch.domains.tolist())) == 2

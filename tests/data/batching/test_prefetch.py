@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from dualstudent.data.batching.loader import Batches, BatchSettings
-from dualstudent.data.batching.looks import Look
+from dualstudent.data.batching.loader import BatchLoader, BatchSettings
 from dualstudent.data.batching.prefetch import Prefetch
+from dualstudent.data.batching.readers import Chunk
 from dualstudent.data.file_samples import FileSamples
 from dualstudent.data.prepare import DataSettings, prepare
 from dualstudent.data.prepared import PreparedData
@@ -43,15 +43,17 @@ def prepared(folder: Path, workers: int, share: float = 0.01) -> PreparedData:
     return prepare(settings, 0, LINE, Normalization())
 
 
-def batches(folder: Path, workers: int, share: float = 0.01) -> Batches:
-    return Batches(prepared(folder, workers, share), BatchSettings(size=12, labeled=4), seed=3)
+def batches(folder: Path, workers: int, share: float = 0.01) -> BatchLoader:
+    return BatchLoader(prepared(folder, workers, share), BatchSettings(size=12, labeled=4), seed=3)
 
 
-def assert_equal_batches(one: Batches, other: Batches, steps: list[int]) -> None:
+def assert_equal_batches(one: BatchLoader, other: BatchLoader, steps: list[int]) -> None:
     for step in steps:
-        first, second = one.at(step), other.at(step)
-        for key, value in vars(first).items():
-            assert torch.equal(value, vars(second)[key]), (step, key)
+        first, second = one.batch(step), other.batch(step)
+        for key in ("labels", "unlabeled", "indices", "domains"):
+            assert torch.equal(getattr(first, key), getattr(second, key)), (step, key)
+        for view, expected in zip(second.views, first.views, strict=True):
+            assert torch.equal(view, expected), step
 
 
 def test_workers_make_the_same_batches_in_any_order(folder: Path) -> None:
@@ -74,9 +76,9 @@ def test_workers_make_the_same_batches_in_any_order(folder: Path) -> None:
 
 def test_both_views_of_a_batch_differ_and_labels_fit(folder: Path) -> None:
     data = prepared(folder, workers=0)
-    batch = Batches(data, BatchSettings(size=12, labeled=4), seed=3).at(0)
+    batch = BatchLoader(data, BatchSettings(size=12, labeled=4), seed=3).batch(0)
 
-    assert not torch.equal(batch.view1, batch.view2)
+    assert not torch.equal(batch.views[0], batch.views[1])
     assert torch.equal(batch.labels, data.labels[batch.indices])
     assert (batch.labels[:8] == -1).all()
     assert (batch.labels[8:] >= 0).all()
@@ -86,13 +88,13 @@ def test_both_views_of_a_batch_differ_and_labels_fit(folder: Path) -> None:
 class HeldBack:
     """Looks at the signals held back from its process; fails at 5, dies at 40."""
 
-    def __call__(self, number: int) -> Look:
+    def __call__(self, number: int) -> Chunk:
         if number == 5:
             raise RuntimeError("a mistake of the programmer")
         if number == 40:
             os.kill(os.getpid(), signal.SIGKILL)
         held = torch.tensor(sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])))
-        return Look([held.to(torch.uint8).reshape(1, 1, 1, -1)], torch.zeros(1, dtype=torch.int64))
+        return Chunk([held.to(torch.uint8).reshape(1, 1, 1, -1)], torch.zeros(1, dtype=torch.int64))
 
 
 def photos(folder: Path, workers: int) -> FileSamples:
@@ -101,22 +103,22 @@ def photos(folder: Path, workers: int) -> FileSamples:
 
 
 def test_a_worker_leaves_signals_to_its_parent_and_its_death_is_one_line(folder: Path) -> None:
-    with Prefetch(HeldBack(), photos(folder, workers=1), "cpu") as looks:
-        held = looks.at(4).views[0] * 255
+    with Prefetch(HeldBack(), photos(folder, workers=1), "cpu") as chunks:
+        held = chunks.get(4).views[0] * 255
         assert held.round().flatten().tolist() == sorted(STOPS)
         for _ in range(2):  # it does not skip what failed
             with pytest.raises(RuntimeError, match="a mistake of the programmer"):
-                looks.at(5)
+                chunks.get(5)
         with pytest.raises(UserError, match=r"one of 1 worker processes died.*data\.workers"):
-            looks.at(40)
+            chunks.get(40)
 
 
 def test_workers_end_although_a_failure_refers_to_them(folder: Path) -> None:
     with (
         pytest.raises(RuntimeError, match="a mistake of the programmer") as failure,
-        Prefetch(HeldBack(), photos(folder, workers=1), "cpu") as looks,
+        Prefetch(HeldBack(), photos(folder, workers=1), "cpu") as chunks,
     ):
-        looks.at(5)
+        chunks.get(5)
     assert multiprocessing.active_children() == []
     assert failure.traceback
 
@@ -125,11 +127,11 @@ FORGETFUL = """
 import sys
 
 if __name__ == "__main__":
-    from dualstudent import Batches, BatchSettings, DataSettings, prepare
+    from dualstudent import BatchLoader, BatchSettings, DataSettings, prepare
 
     settings = DataSettings(source="imagenet", folder=sys.argv[1], workers=1, image_size=16)
-    batches = Batches(prepare(settings, 0), BatchSettings(size=12, labeled=12), 0)
-    batches.at(0)
+    batches = BatchLoader(prepare(settings, 0), BatchSettings(size=12, labeled=12), 0)
+    batches.batch(0)
     raise RuntimeError("nobody closes it")
 """
 
@@ -160,10 +162,10 @@ def test_broken_images_are_replaced_by_others_of_their_kind(tmp_path: Path, work
     data = prepared(folder, workers, share=0.5)
     assert data.tally is not None
     data.tally.write_to(tmp_path / "log.txt")
-    made, whole = Batches(data, BatchSettings(size=12, labeled=4), seed=3), set()
+    made, whole = BatchLoader(data, BatchSettings(size=12, labeled=4), seed=3), set()
 
     for step in [*range(6), 2]:
-        batch = made.at(step)
+        batch = made.batch(step)
         assert batch.indices.shape == (12,)
         assert torch.equal(batch.labels, data.labels[batch.indices])
         assert (batch.labels[:8] == -1).all()
@@ -186,9 +188,9 @@ def test_the_replacement_is_a_function_of_seed_and_step(tmp_path: Path) -> None:
         assert data.tally is not None
         data.tally.write_to(tmp_path / "log.txt")
     settings = BatchSettings(size=12, labeled=4)
-    first, second = Batches(one, settings, seed=3), Batches(other, settings, seed=3)
+    first, second = BatchLoader(one, settings, seed=3), BatchLoader(other, settings, seed=3)
 
-    second.at(4)
+    second.batch(4)
     assert_equal_batches(first, second, [5, 0, 1, 2, 3])
 
 
@@ -202,4 +204,4 @@ def test_too_many_broken_images_stop(tmp_path: Path) -> None:
         assert data.tally is not None
         data.tally.write_to(tmp_path / "log.txt")
         with pytest.raises(UserError, match=r"cannot be read, the last"):
-            Batches(data, BatchSettings(size=12, labeled=4), seed=3).at(0)
+            BatchLoader(data, BatchSettings(size=12, labeled=4), seed=3).batch(0)

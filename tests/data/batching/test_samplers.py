@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from dualstudent.data.batching.samplers import Stream
+from dualstudent.data.batching.samplers import Sampler
 
 counts = st.integers(1, 40)
 sizes = st.integers(1, 60)
@@ -15,13 +15,13 @@ def indices(count: int) -> Tensor:
     return 1000 + 3 * torch.arange(count)  # unlike the indices into them
 
 
-def taken(stream: Stream, steps: range) -> list[int]:
+def taken(stream: Sampler, steps: range) -> list[int]:
     return torch.cat([stream.batch(step) for step in steps]).tolist()
 
 
 @given(count=counts, size=sizes, seed=seeds)
 def test_every_pass_is_a_permutation(count: int, size: int, seed: int) -> None:
-    stream = Stream(indices(count), size, seed, "labeled")
+    stream = Sampler(indices(count), size, seed, "labeled")
 
     handed_out = taken(stream, range(3 * count // size + 1))
 
@@ -32,7 +32,7 @@ def test_every_pass_is_a_permutation(count: int, size: int, seed: int) -> None:
 @given(count=counts, size=sizes, seed=seeds)
 def test_whole_batches_drop_the_remainder_of_every_pass(count: int, size: int, seed: int) -> None:
     size = min(size, count)
-    stream = Stream(indices(count), size, seed, "unlabeled", whole_batches=True)
+    stream = Sampler(indices(count), size, seed, "unlabeled", whole_batches=True)
     steps = count // size
 
     for epoch in range(3):
@@ -53,8 +53,8 @@ def test_a_step_gives_the_same_in_any_order_and_after_a_new_start(
 ) -> None:
     size = min(size, count) if whole else size
 
-    def fresh() -> Stream:
-        return Stream(indices(count), size, seed, "labeled", whole)
+    def fresh() -> Sampler:
+        return Sampler(indices(count), size, seed, "labeled", whole)
 
     forwards, backwards = fresh(), fresh()
     expected = {step: forwards.batch(step).tolist() for step in sorted(steps)}
@@ -66,7 +66,7 @@ def test_a_step_gives_the_same_in_any_order_and_after_a_new_start(
 @pytest.mark.parametrize("whole", [False, True])
 def test_seed_name_and_pass_each_change_the_order(whole: bool) -> None:
     def order(seed: int, name: str, epoch: int) -> tuple[int, ...]:
-        stream = Stream(indices(30), 10, seed, name, whole)
+        stream = Sampler(indices(30), 10, seed, name, whole)
         return tuple(taken(stream, range(3 * epoch, 3 * epoch + 3)))
 
     orders = {
@@ -80,7 +80,7 @@ def test_seed_name_and_pass_each_change_the_order(whole: bool) -> None:
 
 
 def test_no_sample_is_always_in_the_dropped_remainder() -> None:
-    stream = Stream(indices(7), 4, seed=0, name="unlabeled", whole_batches=True)
+    stream = Sampler(indices(7), 4, seed=0, name="unlabeled", whole_batches=True)
 
     frequency = torch.bincount(torch.tensor(taken(stream, range(1000))))[indices(7)] / 1000
 
@@ -88,16 +88,16 @@ def test_no_sample_is_always_in_the_dropped_remainder() -> None:
 
 
 def test_a_batch_may_be_larger_than_the_number_of_samples() -> None:
-    batch = Stream(indices(3), 10, seed=0, name="labeled").batch(0)
+    batch = Sampler(indices(3), 10, seed=0, name="labeled").batch(0)
 
     assert sorted(batch.bincount()[indices(3)].tolist()) == [3, 3, 4]
 
 
 def test_too_few_samples_for_a_whole_batch_are_an_error() -> None:
     with pytest.raises(ValueError, match="3 unlabeled samples are fewer than one batch of 4"):
-        Stream(indices(3), 4, seed=0, name="unlabeled", whole_batches=True)
+        Sampler(indices(3), 4, seed=0, name="unlabeled", whole_batches=True)
 
 
 def test_no_samples_are_an_error() -> None:
     with pytest.raises(ValueError, match="0 labeled samples"):
-        Stream(indices(0), 4, seed=0, name="labeled")
+        Sampler(indices(0), 4, seed=0, name="labeled")

@@ -1,12 +1,12 @@
-"""The batch of every step: which samples, and two views of each."""
+"""The batch of every step: which samples, and the views of each."""
 
 import torch
 from pydantic import Field
 
-from dualstudent.batch import Batch
-from dualstudent.data.batching.looks import StepLook
+from dualstudent.batch import TWO_VIEWS, Batch, Views
 from dualstudent.data.batching.prefetch import Prefetch
-from dualstudent.data.batching.samplers import WHOLE, Share, Stream
+from dualstudent.data.batching.readers import Role, StepReader
+from dualstudent.data.batching.samplers import WHOLE, Sampler, Shard
 from dualstudent.data.prepared import PreparedData
 from dualstudent.errors import UserError
 from dualstudent.settings import Settings
@@ -19,18 +19,21 @@ class BatchSettings(Settings):
     labeled: int = Field(gt=0, description="how many of them have a label")
 
 
-class Batches:
+class BatchLoader:
     """Batches as a function of (seed, step).
 
     Args:
         data: the samples and what is known of them.
         settings: composition of a batch.
         seed: of the run.
-        views: 2, or 1 for methods that look at one view only (then both are the same tensor).
-        with_unlabeled: false for methods that learn from labels only; their batch is as large
-            and their epoch as long as those of the others.
+        views: what the method wants to see. One that wants nothing of the unlabeled samples gets
+            labeled ones in their place, so that its batch is as large and its epoch as long as
+            those of the others.
         device: where batches are needed.
-        share: the part of every batch that is made here.
+        shard: the part of every batch that is made here.
+
+    Attributes:
+        steps_per_epoch: one pass over the unlabeled samples, or over all if all have labels.
     """
 
     def __init__(
@@ -38,49 +41,55 @@ class Batches:
         data: PreparedData,
         settings: BatchSettings,
         seed: int,
-        views: int = 2,
-        with_unlabeled: bool = True,
+        views: Views = TWO_VIEWS,
         device: torch.device | str = "cpu",
-        share: Share = WHOLE,
+        shard: Shard = WHOLE,
     ) -> None:
-        _check_shares(settings, share)
+        _check_divides(settings, shard)
         self.steps_per_epoch = _steps_per_epoch(data, settings)
-        if data.everything_labeled or not with_unlabeled:
-            whole = data.everything_labeled
-            streams = [Stream(data.labeled, settings.size, seed, "labeled", whole)]
-            teaches = [data.everything_labeled] * settings.size
-        else:
-            rest = settings.size - settings.labeled
-            streams = [
-                Stream(data.unlabeled, rest, seed, "unlabeled", whole_batches=True),
-                Stream(data.labeled, settings.labeled, seed, "labeled"),
-            ]
-            teaches = [True] * rest + [False] * settings.labeled
-        self._labels = data.labels.to(device)
-        # Strided like the indices: each stream's part is a multiple of the shares.
-        self._unlabeled = share.of(torch.tensor(teaches, device=device))
-        look = StepLook(data.train, streams, seed, views, device, share)
-        self._looks = Prefetch(look, data.train, device, refuses=share.count == 1)
+        roles, teaches = _roles(data, settings, seed, views)
+        self._labels, self._domains = data.labels.to(device), data.domains.to(device)
+        # Strided like the indices: each sampler's part is a multiple of the shards.
+        self._unlabeled = shard.select(torch.tensor(teaches, device=device))
+        reader = StepReader(data.train, roles, seed, device, shard)
+        self._chunks = Prefetch(reader, data.train, device, refuses=shard.world_size == 1)
 
-    def at(self, step: int) -> Batch:
+    def batch(self, step: int) -> Batch:
         """The batch of step ``step``, counted from 0 over all epochs; the unlabeled come first.
 
         A sample that cannot be read is replaced by another one of its kind.
         """
-        look = self._looks.at(step)
-        labels = self._labels[look.indices]
-        return Batch(look.views[0], look.views[-1], labels, self._unlabeled, look.indices)
+        chunk = self._chunks.get(step)
+        indices = chunk.indices
+        labels, domains = self._labels[indices], self._domains[indices]
+        return Batch(tuple(chunk.views), labels, self._unlabeled, indices, domains)
 
     def close(self) -> None:
         """End the worker processes, if there are any; another batch would start new ones."""
-        self._looks.close()
+        self._chunks.close()
 
 
-def _check_shares(settings: BatchSettings, share: Share) -> None:
-    if settings.size % share.count or settings.labeled % share.count:
+def _roles(
+    data: PreparedData, settings: BatchSettings, seed: int, views: Views
+) -> tuple[list[Role], list[bool]]:
+    """Who is in a batch, and which of its samples teach without a label."""
+    if data.everything_labeled or not views.unlabeled:
+        whole = data.everything_labeled
+        sampler = Sampler(data.labeled, settings.size, seed, "labeled", whole)
+        seen = views.unlabeled if whole and views.unlabeled else views.labeled
+        return [Role(sampler, seen)], [whole] * settings.size
+    rest = settings.size - settings.labeled
+    unlabeled = Sampler(data.unlabeled, rest, seed, "unlabeled", whole_batches=True)
+    labeled = Sampler(data.labeled, settings.labeled, seed, "labeled")
+    roles = [Role(unlabeled, views.unlabeled), Role(labeled, views.labeled)]
+    return roles, [True] * rest + [False] * settings.labeled
+
+
+def _check_divides(settings: BatchSettings, shard: Shard) -> None:
+    if settings.size % shard.world_size or settings.labeled % shard.world_size:
         raise UserError(
             f"batch.size = {settings.size} and batch.labeled = {settings.labeled} must be "
-            f"multiples of device.processes = {share.count}"
+            f"multiples of device.processes = {shard.world_size}"
         )
 
 

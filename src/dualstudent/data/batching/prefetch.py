@@ -16,22 +16,22 @@ from weakref import WeakSet
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dualstudent.data.batching.looks import Look
+from dualstudent.data.batching.readers import Chunk
 from dualstudent.data.samples import Samples
 from dualstudent.errors import UserError
 from dualstudent.signals import STOPS
 
 
 class Prefetch:
-    """``look(number)`` for any number, fastest for one number after the other.
+    """``read(number)`` for any number, fastest for one number after the other.
 
     Where samples ask for workers, these run ahead of the number that was asked for last, two
-    looks each; a number out of turn makes them start anew from there. Without, every look is
-    made when it is asked for. Either way it is the same look.
+    chunks each; a number out of turn makes them start anew from there. Without, every chunk is
+    made when it is asked for. Either way it is the same chunk.
 
     Args:
-        look: what to compute; the workers import it, and get what it holds by pickling.
-        samples: that it looks at.
+        read: what to compute; the workers import it, and get what it holds by pickling.
+        samples: that it reads.
         device: where to bring the views.
         end: the first number that will not be asked for; default: there is none.
         refuses: whether too many broken samples raise an error here; where several processes
@@ -40,18 +40,18 @@ class Prefetch:
 
     def __init__(
         self,
-        look: Callable[[int], Look],
+        read: Callable[[int], Chunk],
         samples: Samples,
         device: torch.device | str,
         end: int | None = None,
         refuses: bool = True,
     ) -> None:
-        self._look, self._samples, self._device = look, samples, device
+        self._read, self._samples, self._device = read, samples, device
         self._refuses = refuses
         self._numbers = _Numbers(0, end)
         self._workers = samples.workers if end is None else min(samples.workers, end)
         self._expected = -1
-        self._loader: DataLoader[Look] | None = None
+        self._loader: DataLoader[Chunk] | None = None
         self._results: Any = None  # torch's iterator, whose type is private
 
     def __enter__(self) -> Self:
@@ -60,25 +60,25 @@ class Prefetch:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def at(self, number: int) -> Look:
-        """The look of ``number``, its views finished and on the device.
+    def get(self, number: int) -> Chunk:
+        """The chunk of ``number``, its views finished and on the device.
 
         Raises:
             UserError: if too many samples cannot be read, or a worker died.
         """
-        look = self._arrived(number) if self._workers else self._look(number)
+        chunk = self._arrived(number) if self._workers else self._read(number)
         tally = self._samples.tally
         if tally is not None:
-            tally.add(len(look.indices) + len(look.broken), look.broken)
+            tally.add(len(chunk.indices) + len(chunk.broken), chunk.broken)
             if self._refuses and tally.too_many:
                 tally.refuse()
-        if not look.views:
-            raise UserError(f"too many images cannot be read, the last was {look.broken[-1]}")
-        look = look.to(self._device)
-        return replace(look, views=self._samples.finished(look.views))
+        if not chunk.views:
+            raise UserError(f"too many images cannot be read, the last was {chunk.broken[-1]}")
+        chunk = chunk.to(self._device)
+        return replace(chunk, views=self._samples.finished(chunk.views))
 
     def close(self) -> None:
-        """End the workers; another look would start new ones."""
+        """End the workers; another chunk would start new ones."""
         if self._loader is not None:
             # Left to the garbage collector, they would outlive a failure whose traceback refers
             # to them, and the program would wait for them at its end.
@@ -86,12 +86,12 @@ class Prefetch:
         self._results = self._loader = None
         self._expected = -1
 
-    def _arrived(self, number: int) -> Look:
+    def _arrived(self, number: int) -> Chunk:
         in_turn, self._expected = number == self._expected, -1  # unknown, should this fail
         try:
             if not in_turn:
                 self._start(number)
-            look: Look = next(self._results)
+            chunk: Chunk = next(self._results)
         except RuntimeError as error:
             if "DataLoader worker (pid" not in str(error):
                 raise
@@ -100,7 +100,7 @@ class Prefetch:
                 "shared memory (/dev/shm); try a smaller data.workers"
             ) from error
         self._expected = number + 1
-        return look
+        return chunk
 
     def _start(self, number: int) -> None:
         self._numbers.start = number
@@ -113,9 +113,9 @@ class Prefetch:
                 self._results, self._loader = iter(loader), loader
         _with_workers.add(self)
 
-    def _new_loader(self) -> DataLoader[Look]:
+    def _new_loader(self) -> DataLoader[Chunk]:
         return DataLoader(
-            _Looks(self._look),
+            _Numbered(self._read),
             batch_size=None,
             sampler=self._numbers,
             num_workers=self._workers,
@@ -166,12 +166,12 @@ class _Numbers:
 
 
 @dataclass
-class _Looks(Dataset[Look]):
-    look: Callable[[int], Look]
+class _Numbered(Dataset[Chunk]):
+    read: Callable[[int], Chunk]
 
-    def __getitem__(self, number: int) -> Look:
-        return self.look(number)
+    def __getitem__(self, number: int) -> Chunk:
+        return self.read(number)
 
 
-def _as_it_is(look: Any) -> Any:
-    return look
+def _as_it_is(chunk: Any) -> Any:
+    return chunk

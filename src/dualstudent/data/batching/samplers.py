@@ -1,4 +1,4 @@
-"""Endless streams of indices whose own index is a single integer."""
+"""Which samples each step takes: endless, shuffled, a function of the step alone."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -10,42 +10,41 @@ from dualstudent.generators import make_generator
 
 
 @dataclass(frozen=True)
-class Share:
+class Shard:
     """The part of every batch that one of several processes works on.
 
     Attributes:
-        number: of the process, counted from 0.
-        count: of processes.
+        rank: of the process, counted from 0.
+        world_size: how many processes there are.
     """
 
-    number: int = 0
-    count: int = 1
+    rank: int = 0
+    world_size: int = 1
 
-    def of(self, indices: Tensor) -> Tensor:
-        """Every ``count``-th index, beginning with ``number``."""
-        return indices[self.number :: self.count]
-
-
-WHOLE = Share()
+    def select(self, indices: Tensor) -> Tensor:
+        """Every ``world_size``-th index, beginning with that of the rank."""
+        return indices[self.rank :: self.world_size]
 
 
-class Stream:
+WHOLE = Shard()
+
+
+class Sampler:
     """Shuffles ``indices`` anew for every pass and hands them out in batches, for ever.
 
-    The batch of a step is a function of (seed, name, step): to continue a stream, ask for the
-    next step.
+    The batch of a step is a function of (seed, name, step): to continue, ask for the next step.
 
     Args:
         indices: (N,) int64, what to hand out.
         batch_size: how many a step.
         seed: of the run.
-        name: keeps streams of one run apart.
+        name: keeps the samplers of a run apart.
         whole_batches: every pass starts with a new batch and drops the incomplete last one
             (an epoch); otherwise passes follow each other without a gap.
 
     Example:
-        >>> stream = Stream(torch.arange(5), batch_size=2, seed=0, name="labeled")
-        >>> taken = torch.cat([stream.batch(step) for step in range(5)])  # two passes
+        >>> sampler = Sampler(torch.arange(5), batch_size=2, seed=0, name="labeled")
+        >>> taken = torch.cat([sampler.batch(step) for step in range(5)])  # two passes
         >>> sorted(taken.tolist())
         [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
     """
@@ -62,7 +61,7 @@ class Stream:
             raise ValueError(
                 f"{len(indices)} {name} samples are fewer than one batch of {batch_size}"
             )
-        self._seed, self._name = seed, name
+        self._seed, self.name = seed, name
 
     def batch(self, step: int) -> Tensor:
         """(batch_size,) int64: the indices of step ``step``, counted from 0."""
@@ -71,7 +70,7 @@ class Stream:
         while missing:
             number, offset = divmod(start, self._pass_length)
             end = min(offset + missing, self._pass_length)
-            piece = _order(self._seed, self._name, number, len(self._indices))[offset:end]
+            piece = _order(self._seed, self.name, number, len(self._indices))[offset:end]
             taken.append(piece)
             start, missing = start + len(piece), missing - len(piece)
         return self._indices[torch.cat(taken)]
@@ -84,12 +83,12 @@ class Stream:
             index: the one that cannot be read.
             attempt: tells replacements of replacements apart.
         """
-        draw = make_generator(self._seed, self._name, "substitute", step, index, attempt)
+        draw = make_generator(self._seed, self.name, "substitute", step, index, attempt)
         chosen = torch.randint(len(self._indices), (), generator=draw)
         return int(self._indices[chosen])
 
 
-# Batches look at the current pass and at most reach into the next, in each of two streams.
+# Batches look at the current pass and at most reach into the next, for each of two samplers.
 @lru_cache(maxsize=4)
 def _order(seed: int, name: str, number: int, count: int) -> Tensor:
     return torch.randperm(count, generator=make_generator(seed, name, number))

@@ -144,7 +144,7 @@ def _of_one(run: Run, name: str, training: Training, pictures: int) -> Evidence:
         result,
         part,
         len(data.labeled),
-        len(data.unlabeled) if training.method.learns_from_unlabeled else 0,
+        len(data.unlabeled) if training.method.views.unlabeled else 0,
         tuple(escape_line(each) for each in data.classes),
         result.get("unreadable_images", 0) + data.left_out,
         verdict,

@@ -1,0 +1,176 @@
+"""Reads the samples of a step, or of a chunk of the test, as a function of its number.
+
+Worker processes load this file and what it imports, so it imports little.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from dualstudent.data.batching.broken import BrokenSamples
+from dualstudent.data.batching.samplers import WHOLE, Sampler, Shard
+from dualstudent.data.samples import Samples
+from dualstudent.generators import make_generator
+
+_ATTEMPTS = 100  # to replace samples that cannot be read: enough where nine in ten cannot
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Views of some samples.
+
+    Attributes:
+        views: (B, …) each, as :meth:`Samples.unfinished` or :meth:`Samples.views` makes them;
+            none if too many of the samples could not be read.
+        indices: (B,) int64, of the samples that are in the views.
+        broken: names of samples that could not be read, with the reason.
+    """
+
+    views: list[Tensor]
+    indices: Tensor
+    broken: tuple[str, ...] = ()
+
+    def to(self, device: torch.device | str) -> "Chunk":
+        """On ``device``; what is there already is not copied."""
+        return self._with(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def pin_memory(self) -> "Chunk":
+        """In memory from which a GPU can fetch by itself; called by torch's loader."""
+        return self._with(Tensor.pin_memory)
+
+    def _with(self, change: Callable[[Tensor], Tensor]) -> "Chunk":
+        views = [change(view) for view in self.views]
+        return replace(self, views=views, indices=change(self.indices))
+
+
+@dataclass(frozen=True)
+class Role:
+    """Samples of a batch that are seen in the same way.
+
+    Attributes:
+        sampler: which of them a step takes.
+        views: the name of the transform of each of their views.
+    """
+
+    sampler: Sampler
+    views: tuple[str, ...]
+
+
+class StepReader:
+    """Views of the samples of a step, each drawn from (seed, step, view).
+
+    A sample that cannot be read is replaced by another one of its sampler.
+
+    Args:
+        samples: the training set.
+        roles: one after the other in every step. Their views are joined, first with first: a view
+            that only one role has consists of the samples of that role.
+        seed: of the run.
+        device: where the views are needed.
+        shard: the part of every step that is read here.
+    """
+
+    def __init__(
+        self,
+        samples: Samples,
+        roles: Sequence[Role],
+        seed: int,
+        device: torch.device | str,
+        shard: Shard = WHOLE,
+    ) -> None:
+        self._device = "cpu" if samples.streamed else device
+        self._samples = samples.to(self._device)
+        self._roles, self._seed, self._shard = roles, seed, shard
+        self._alike = len({role.views for role in roles}) == 1
+
+    def __call__(self, step: int) -> Chunk:
+        drawn = [self._shard.select(role.sampler.batch(step)) for role in self._roles]
+        broken: list[str] = []
+        for attempt in range(_ATTEMPTS):
+            try:
+                return Chunk(self._views(drawn, step), torch.cat(drawn), tuple(broken))
+            except BrokenSamples as error:
+                broken += error.reasons.values()
+                drawn = self._replaced(error.reasons, drawn, step, attempt)
+        return Chunk([], torch.cat(drawn), tuple(broken))
+
+    def _views(self, drawn: Sequence[Tensor], step: int) -> list[Tensor]:
+        """All roles in one go if they see the same, else role by role."""
+        if self._alike:
+            return self._read(torch.cat(list(drawn)), self._roles[0].views, step, ())
+        joined: list[list[Tensor]] = [[] for _ in max((r.views for r in self._roles), key=len)]
+        start = 0
+        broken: dict[int, str] = {}
+        for role, indices in zip(self._roles, drawn, strict=True):
+            try:
+                seen = self._read(indices, role.views, step, (role.sampler.name,))
+            except BrokenSamples as error:
+                broken |= {start + row: reason for row, reason in error.reasons.items()}
+            else:
+                for views, view in zip(joined, seen, strict=False):
+                    views.append(view)
+            start += len(indices)
+        if broken:
+            raise BrokenSamples(broken)
+        return [torch.cat(views) for views in joined]
+
+    def _read(
+        self, indices: Tensor, policies: Sequence[str], step: int, role: tuple[str, ...]
+    ) -> list[Tensor]:
+        rank = [self._shard.rank] if self._shard.rank else []
+        purpose = (self._seed, "view", step)
+        draws = [
+            make_generator(*purpose, number, *rank, *role, device=self._device)
+            for number in range(len(policies))
+        ]
+        return self._samples.unfinished(indices, draws)
+
+    def _replaced(
+        self, rows: Iterable[int], drawn: Sequence[Tensor], step: int, attempt: int
+    ) -> list[Tensor]:
+        replaced = [indices.clone() for indices in drawn]
+        places = [(role, row) for role, part in enumerate(drawn) for row in range(len(part))]
+        for role, row in (places[row] for row in rows):
+            sampler, index = self._roles[role].sampler, int(replaced[role][row])
+            replaced[role][row] = sampler.substitute(step, index, attempt)
+        return replaced
+
+
+class ChunkReader:
+    """The samples of a chunk, clean and perturbed, without those that cannot be read.
+
+    Args:
+        samples: the test set, say.
+        indices: (N,) int64, of its samples to read, in this order.
+        size: of a chunk.
+        seed: decides the perturbations.
+        device: where the views are needed.
+    """
+
+    def __init__(
+        self,
+        samples: Samples,
+        indices: Tensor,
+        size: int,
+        seed: int,
+        device: torch.device | str,
+    ) -> None:
+        self._device = "cpu" if samples.streamed else device
+        self._samples, self._indices = samples.to(self._device), indices
+        self._size, self._seed = size, seed
+
+    def __call__(self, number: int) -> Chunk:
+        start = number * self._size
+        indices = self._indices[start : start + self._size]
+        try:
+            return Chunk(self._views(indices, start), indices)
+        except BrokenSamples as error:
+            readable = [row for row in range(len(indices)) if row not in error.reasons]
+            indices, broken = indices[readable], tuple(error.reasons.values())
+            return Chunk(self._views(indices, start), indices, broken)
+
+    def _views(self, indices: Tensor, start: int) -> list[Tensor]:
+        draw = make_generator(self._seed, "test view", start, device=self._device)
+        return self._samples.unfinished(indices, [None, draw])
