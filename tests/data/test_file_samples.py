@@ -11,17 +11,24 @@ from dualstudent.data.file_samples import FileSamples
 from dualstudent.data.images import decoding
 from dualstudent.data.samples import ImageSamples
 from dualstudent.data.sources.imagenet import load_imagenet
-from dualstudent.data.transforms.augment import Augmentation, Normalization
-from dualstudent.data.transforms.photos import NUMBERS_PER_VIEW, Draw, perturbed_view
+from dualstudent.data.transforms.normalization import Normalization
+from dualstudent.data.transforms.photos import NUMBERS_PER_VIEW, Chances, perturbed_view
+from dualstudent.data.transforms.policy import Draw, Transform, Transforms
 from dualstudent.errors import UserError
 from dualstudent.generators import make_generator
 from tests.support.imagenet import warns_of_the_count, write_imagenet
 
 pytestmark = warns_of_the_count
 
-LINE = Augmentation(random_resized_crop=True, flip=True, jitter=(0.4, 0.4, 0.4, 0.1), rotate=10)
+LINE = Transforms(
+    weak=Transform(random_resized_crop=True, flip=True, jitter=(0.4, 0.4, 0.4, 0.1), rotate=10)
+)
 SCALE = Normalization(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
 POSITIONS = torch.tensor([7, 0, 11, 7])
+
+
+def drawn(seed: int) -> Draw:
+    return Draw("weak", make_generator(seed))
 
 
 @pytest.fixture
@@ -68,13 +75,13 @@ def test_pictures_are_the_clean_views_as_bytes(samples: FileSamples) -> None:
 def test_a_perturbed_view_is_a_function_of_the_generator(
     samples: FileSamples, folder: Path
 ) -> None:
-    (views,) = samples.views(POSITIONS, [make_generator(5)])
+    (views,) = samples.views(POSITIONS, [drawn(5)])
 
     numbers = torch.rand(4, NUMBERS_PER_VIEW, generator=make_generator(5), dtype=torch.float64)
     mean, std = np.array(SCALE.mean), np.array(SCALE.std)
     for index, view, row in zip(POSITIONS.tolist(), views, numbers.numpy(), strict=True):
         image = Image.open(paths(folder)[index]).convert("RGB")
-        expected = np.asarray(perturbed_view(image, 32, LINE, Draw.of(row)))
+        expected = np.asarray(perturbed_view(image, 32, LINE.weak, Chances.of(row)))
         expected = (expected / 255 - mean) / std
         assert np.allclose(view.permute(1, 2, 0).numpy(), expected, atol=1e-5)
     assert not torch.equal(views[0], views[3])  # the same photo, perturbed independently
@@ -83,7 +90,7 @@ def test_a_perturbed_view_is_a_function_of_the_generator(
 def test_all_views_come_from_one_decoding(
     samples: FileSamples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    alone = [samples.views(POSITIONS, [None])[0], samples.views(POSITIONS, [make_generator(1)])[0]]
+    alone = [samples.views(POSITIONS, [None])[0], samples.views(POSITIONS, [drawn(1)])[0]]
     decoded: list[Path] = []
 
     def decode(path: Path, channels: int) -> object:
@@ -92,7 +99,7 @@ def test_all_views_come_from_one_decoding(
 
     monkeypatch.setattr(file_samples, "decode", decode)
 
-    together = samples.views(POSITIONS, [None, make_generator(1), make_generator(2)])
+    together = samples.views(POSITIONS, [None, drawn(1), drawn(2)])
 
     assert len(decoded) == len(POSITIONS)
     assert torch.equal(together[0], alone[0])
@@ -101,12 +108,12 @@ def test_all_views_come_from_one_decoding(
 
 
 def test_views_travel_as_bytes(samples: FileSamples) -> None:
-    unfinished = samples.unfinished(POSITIONS, [None, make_generator(1)])
+    unfinished = samples.unfinished(POSITIONS, [None, drawn(1)])
 
     assert {view.dtype for view in unfinished} == {torch.uint8}
     for view, expected in zip(
         samples.finished(unfinished),
-        samples.views(POSITIONS, [None, make_generator(1)]),
+        samples.views(POSITIONS, [None, drawn(1)]),
         strict=True,
     ):
         assert torch.equal(view, expected)
@@ -142,8 +149,15 @@ def test_what_small_images_can_is_refused_for_photos(
     folder: Path, changes: dict[str, float]
 ) -> None:
     (key,) = changes
-    with pytest.raises(UserError, match=rf"augmentation\.{key} is not possible .* read from files"):
-        FileSamples(load_imagenet("train", folder), 32, Augmentation.model_validate(changes), SCALE)
+    with pytest.raises(
+        UserError, match=rf"transforms\.weak\.{key} is not possible .* read from files"
+    ):
+        FileSamples(
+            load_imagenet("train", folder),
+            32,
+            Transforms(weak=Transform.model_validate(changes)),
+            SCALE,
+        )
 
 
 @pytest.mark.parametrize(
@@ -152,5 +166,7 @@ def test_what_small_images_can_is_refused_for_photos(
 def test_what_photos_can_is_refused_in_memory(changes: dict[str, object]) -> None:
     (key,) = changes
     pixels = torch.zeros(1, 3, 8, 8, dtype=torch.uint8)
-    with pytest.raises(UserError, match=rf"augmentation\.{key} is not possible .* in memory; use"):
-        ImageSamples(pixels, Augmentation.model_validate(changes), SCALE)
+    with pytest.raises(
+        UserError, match=rf"transforms\.weak\.{key} is not possible .* in memory; use"
+    ):
+        ImageSamples(pixels, Transforms(weak=Transform.model_validate(changes)), SCALE)

@@ -14,8 +14,14 @@ from dualstudent.data.batching.broken import BrokenSamples, Tally
 from dualstudent.data.datasets import ImageFiles
 from dualstudent.data.images.decoding import UnreadableImage, decode
 from dualstudent.data.samples import Digest, Samples
-from dualstudent.data.transforms.augment import Augmentation, Normalization, normalize
-from dualstudent.data.transforms.photos import NUMBERS_PER_VIEW, Draw, clean_view, perturbed_view
+from dualstudent.data.transforms.normalization import Normalization, normalize
+from dualstudent.data.transforms.photos import (
+    NUMBERS_PER_VIEW,
+    Chances,
+    clean_view,
+    perturbed_view,
+)
+from dualstudent.data.transforms.policy import Draw, Transform, Transforms
 from dualstudent.errors import escape_line
 
 
@@ -25,7 +31,7 @@ class FileSamples(Samples):
     Args:
         files: where they are.
         size: of the views, pixels a side.
-        augmentation: what perturbs a view.
+        transforms: what perturbs a weak and a strong view.
         normalization: of the pixel values.
         workers: how many processes should read ahead.
         tally: of the photos that cannot be read.
@@ -35,16 +41,17 @@ class FileSamples(Samples):
         self,
         files: ImageFiles,
         size: int,
-        augmentation: Augmentation,
+        transforms: Transforms,
         normalization: Normalization,
         workers: int = 0,
         tally: Tally | None = None,
     ) -> None:
-        augmentation.check_only(
-            "random_resized_crop", "flip", "jitter", "rotate", where="read from files"
-        )
+        for transform in (transforms.weak, transforms.strong):
+            transform.check_only(
+                "random_resized_crop", "flip", "jitter", "rotate", where="read from files"
+            )
         self._files, self._size = files, size
-        self._augmentation, self._normalization = augmentation, normalization
+        self._transforms, self._normalization = transforms, normalization
         self.workers, self.tally = workers, tally
         self.streamed = True
 
@@ -59,10 +66,10 @@ class FileSamples(Samples):
     def __len__(self) -> int:
         return len(self._files)
 
-    def views(self, indices: Tensor, draws: Sequence[torch.Generator | None]) -> list[Tensor]:
+    def views(self, indices: Tensor, draws: Sequence[Draw | None]) -> list[Tensor]:
         return self.finished(self.unfinished(indices, draws))
 
-    def unfinished(self, indices: Tensor, draws: Sequence[torch.Generator | None]) -> list[Tensor]:
+    def unfinished(self, indices: Tensor, draws: Sequence[Draw | None]) -> list[Tensor]:
         """(B, channels, size, size) uint8 each: a quarter of the bytes to bring to the device."""
         numbers = [_uniform(len(indices), draw) for draw in draws]
         shape = (len(draws), len(indices), self._size, self._size, self._files.channels)
@@ -75,8 +82,9 @@ class FileSamples(Samples):
                 except UnreadableImage as error:
                     broken[row] = escape_line(error)
                     continue
-                for view, table in zip(pixels, numbers, strict=True):
-                    view[row] = np.asarray(self._view(photo, None if table is None else table[row]))
+                for view, draw, table in zip(pixels, draws, numbers, strict=True):
+                    transform = None if draw is None else self._transforms[draw.policy]
+                    view[row] = np.asarray(self._view(photo, transform, table[row]))
         if broken:
             raise BrokenSamples(broken)
         return [torch.from_numpy(view).permute(0, 3, 1, 2) for view in pixels]
@@ -98,14 +106,18 @@ class FileSamples(Samples):
         pixels = decode(self._files.path(index), channels=3)
         return Image.fromarray(np.ascontiguousarray(pixels.transpose(1, 2, 0)))
 
-    def _view(self, photo: Image.Image, numbers: NDArray[np.float64] | None) -> Image.Image:
-        if numbers is None:
+    def _view(
+        self, photo: Image.Image, transform: Transform | None, numbers: NDArray[np.float64]
+    ) -> Image.Image:
+        if transform is None:
             return clean_view(photo, self._size)
-        return perturbed_view(photo, self._size, self._augmentation, Draw.of(numbers))
+        return perturbed_view(photo, self._size, transform, Chances.of(numbers))
 
 
-def _uniform(count: int, draw: torch.Generator | None) -> NDArray[np.float64] | None:
-    """(count, NUMBERS_PER_VIEW), drawn at once; None for a clean view."""
+def _uniform(count: int, draw: Draw | None) -> NDArray[np.float64]:
+    """(count, NUMBERS_PER_VIEW), drawn at once; a clean view needs none."""
     if draw is None:
-        return None
-    return torch.rand(count, NUMBERS_PER_VIEW, generator=draw, dtype=torch.float64).numpy()
+        return np.empty((count, 0))
+    return torch.rand(
+        count, NUMBERS_PER_VIEW, generator=draw.generator, dtype=torch.float64
+    ).numpy()

@@ -9,10 +9,11 @@ from dualstudent.data.batching.loader import Batches, BatchSettings
 from dualstudent.data.datasets import Images
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import ImageSamples
-from dualstudent.data.transforms.augment import Augmentation, Normalization
+from dualstudent.data.transforms.normalization import Normalization
+from dualstudent.data.transforms.policy import Transform, Transforms
 from dualstudent.errors import UserError
 
-NOISE = Augmentation(noise=0.5)
+NOISE = Transforms(weak=Transform(noise=0.5))
 
 
 def made_up(samples: int, labeled: int, side: int = 1) -> PreparedData:
@@ -23,11 +24,11 @@ def made_up(samples: int, labeled: int, side: int = 1) -> PreparedData:
     images = Images("made up", pixels, truth, tuple("0123456789"))
     return PreparedData(
         classes=images.classes,
-        train=ImageSamples(pixels, Augmentation(), Normalization()),
+        train=ImageSamples(pixels, Transforms(), Normalization()),
         labels=torch.where(indices < labeled, truth, -1),
         labeled=indices[:labeled],
         unlabeled=indices if labeled == samples else indices[labeled:],
-        test=ImageSamples(pixels, Augmentation(), Normalization()),
+        test=ImageSamples(pixels, Transforms(), Normalization()),
         test_labels=truth,
         source=images,
     )
@@ -37,14 +38,14 @@ def batches(
     data: PreparedData,
     size: int,
     labeled: int,
-    augmentation: Augmentation | None = None,
+    transforms: Transforms | None = None,
     seed: int = 0,
     views: int = 2,
     with_unlabeled: bool = True,
 ) -> Batches:
-    if augmentation is not None:
+    if transforms is not None:
         assert isinstance(data.source, Images)
-        train = ImageSamples(data.source.pixels, augmentation, Normalization())
+        train = ImageSamples(data.source.pixels, transforms, Normalization())
         data = replace(data, train=train)
     return Batches(
         data,
@@ -152,7 +153,9 @@ def test_a_batch_is_a_function_of_seed_and_step() -> None:
     data = made_up(100, labeled=20, side=4)
 
     def fresh(seed: int) -> Batches:
-        return batches(data, 16, 4, Augmentation(translate=1, flip=True, noise=0.1), seed)
+        return batches(
+            data, 16, 4, Transforms(weak=Transform(translate=1, flip=True, noise=0.1)), seed
+        )
 
     forwards, backwards = fresh(seed=5), fresh(seed=5)
     in_order = [forwards.at(step) for step in range(20)]
@@ -165,7 +168,7 @@ def test_a_batch_is_a_function_of_seed_and_step() -> None:
 
 def test_what_is_drawn_depends_on_step_and_view() -> None:
     # One sample only, so that the noise is all that can differ.
-    made = batches(made_up(2, labeled=1, side=100), size=2, labeled=1, augmentation=NOISE)
+    made = batches(made_up(2, labeled=1, side=100), size=2, labeled=1, transforms=NOISE)
     first, second = made.at(0), made.at(1)
 
     draws = torch.stack([view[0].flatten() for b in (first, second) for view in (b.view1, b.view2)])

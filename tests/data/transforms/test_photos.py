@@ -5,16 +5,16 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image, ImageEnhance
 
-from dualstudent.data.transforms.augment import Augmentation
 from dualstudent.data.transforms.photos import (
     NUMBERS_PER_VIEW,
-    Draw,
+    Chances,
     choose_crop,
     clean_view,
     perturbed_view,
 )
+from dualstudent.data.transforms.policy import Transform
 
-NEUTRAL = Draw.of(np.full(NUMBERS_PER_VIEW, 0.5))
+NEUTRAL = Chances.of(np.full(NUMBERS_PER_VIEW, 0.5))
 BILINEAR = Image.Resampling.BILINEAR
 
 
@@ -27,9 +27,9 @@ def values(image: Image.Image) -> NDArray[np.int64]:
     return np.asarray(image).astype(np.int64)
 
 
-def draws(count: int) -> list[Draw]:
+def draws(count: int) -> list[Chances]:
     numbers = np.random.default_rng(1).random((count, NUMBERS_PER_VIEW))
-    return [Draw.of(row) for row in numbers]
+    return [Chances.of(row) for row in numbers]
 
 
 @pytest.mark.parametrize(
@@ -50,13 +50,13 @@ def test_a_clean_view_is_the_centre_of_the_photo_at_256(
 
 
 def test_without_settings_a_perturbed_view_is_clean() -> None:
-    view = perturbed_view(photo(), 32, Augmentation(), draws(1)[0])
+    view = perturbed_view(photo(), 32, Transform(), draws(1)[0])
 
     assert np.array_equal(values(view), values(clean_view(photo(), 32)))
 
 
 def test_the_middle_of_every_range_changes_nothing() -> None:
-    everything = Augmentation(jitter=(0.4, 0.4, 0.4, 0.1), rotate=10)
+    everything = Transform(jitter=(0.4, 0.4, 0.4, 0.1), rotate=10)
 
     view = perturbed_view(photo(), 32, everything, NEUTRAL)
 
@@ -104,7 +104,7 @@ def test_where_no_part_fits_it_is_the_centre(
 def test_a_part_fills_the_view() -> None:
     draw = draws(1)[0]
 
-    view = perturbed_view(photo(), 32, Augmentation(random_resized_crop=True), draw)
+    view = perturbed_view(photo(), 32, Transform(random_resized_crop=True), draw)
 
     expected = photo().crop(choose_crop((90, 60), draw)).resize((32, 32), BILINEAR)
     assert np.array_equal(values(view), values(expected))
@@ -112,7 +112,7 @@ def test_a_part_fills_the_view() -> None:
 
 def test_half_of_the_views_are_mirrored() -> None:
     straight = values(clean_view(photo(), 32))
-    views = [values(perturbed_view(photo(), 32, Augmentation(flip=True), d)) for d in draws(1000)]
+    views = [values(perturbed_view(photo(), 32, Transform(flip=True), d)) for d in draws(1000)]
 
     mirrored = sum(np.array_equal(view, straight[:, ::-1]) for view in views)
 
@@ -122,7 +122,7 @@ def test_half_of_the_views_are_mirrored() -> None:
 
 @pytest.mark.parametrize(("number", "degrees"), [(0.0, -10), (0.25, -5), (1.0, 10)])
 def test_the_photo_is_rotated_before_anything_else(number: float, degrees: float) -> None:
-    view = perturbed_view(photo(), 32, Augmentation(rotate=10), NEUTRAL._replace(angle=number))
+    view = perturbed_view(photo(), 32, Transform(rotate=10), NEUTRAL._replace(angle=number))
 
     expected = clean_view(photo().rotate(degrees), 32)
     assert np.array_equal(values(view), values(expected))
@@ -140,7 +140,7 @@ def test_jitter_changes_by_a_factor_around_one(
     strength[kind] = 0.4
     draw = NEUTRAL._replace(jitter=np.full(4, number))
 
-    view = perturbed_view(photo(), 32, Augmentation(jitter=tuple(strength)), draw)
+    view = perturbed_view(photo(), 32, Transform(jitter=tuple(strength)), draw)
 
     expected = enhance(clean_view(photo(), 32)).enhance(factor)
     assert np.abs(values(view) - values(expected)).max() <= 1
@@ -148,7 +148,7 @@ def test_jitter_changes_by_a_factor_around_one(
 
 def test_hue_turns_the_colors() -> None:
     red = Image.new("RGB", (40, 40), (255, 0, 0))
-    third = Augmentation(jitter=(0, 0, 0, 1 / 3))
+    third = Transform(jitter=(0, 0, 0, 1 / 3))
 
     def turned(number: float) -> tuple[int, ...]:
         view = perturbed_view(red, 8, third, NEUTRAL._replace(jitter=np.full(4, number)))
@@ -159,7 +159,7 @@ def test_hue_turns_the_colors() -> None:
 
 
 def test_the_order_of_the_jitter_is_drawn() -> None:
-    both = Augmentation(jitter=(1, 1, 0, 0))
+    both = Transform(jitter=(1, 1, 0, 0))
     draw = NEUTRAL._replace(jitter=np.array([1.0, 0.2, 0, 0]))
     clean = clean_view(photo(), 32)
 
@@ -172,7 +172,7 @@ def test_the_order_of_the_jitter_is_drawn() -> None:
 
 
 def test_every_number_of_a_draw_is_used_once() -> None:
-    draw = Draw.of(np.arange(NUMBERS_PER_VIEW) / NUMBERS_PER_VIEW)
+    draw = Chances.of(np.arange(NUMBERS_PER_VIEW) / NUMBERS_PER_VIEW)
 
     used = [draw.angle, draw.left, draw.top, draw.mirror]
     for several in (draw.areas, draw.aspects, draw.jitter, draw.order):

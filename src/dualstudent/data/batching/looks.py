@@ -12,6 +12,7 @@ from torch import Tensor
 from dualstudent.data.batching.broken import BrokenSamples
 from dualstudent.data.batching.samplers import WHOLE, Share, Stream
 from dualstudent.data.samples import Samples
+from dualstudent.data.transforms.policy import Draw
 from dualstudent.generators import make_generator
 
 _ATTEMPTS = 100  # to replace samples that cannot be read: enough where nine in ten cannot
@@ -79,7 +80,10 @@ class StepLook:
         broken: list[str] = []
         for attempt in range(_ATTEMPTS):
             draws = [
-                make_generator(self._seed, "view", step, number, *process, device=self._device)
+                Draw(
+                    "weak",
+                    make_generator(self._seed, "view", step, number, *process, device=self._device),
+                )
                 for number in range(self._views)
             ]
             try:
@@ -136,4 +140,4 @@ class ChunkLook:
 
     def _views(self, indices: Tensor, start: int) -> list[Tensor]:
         draw = make_generator(self._seed, "test view", start, device=self._device)
-        return self._samples.unfinished(indices, [None, draw])
+        return self._samples.unfinished(indices, [None, Draw("weak", draw)])

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageEnhance
 from PIL.Image import Resampling, Transpose
 
-from dualstudent.data.transforms.augment import Augmentation
+from dualstudent.data.transforms.policy import Transform
 
 _ATTEMPTS = 10  # to find a part of the drawn area and shape that fits into the photo
 _AREA = (0.08, 1.0)
@@ -22,7 +22,7 @@ _MARGIN = 256 / 224  # of the whole photo around what a clean view shows
 NUMBERS_PER_VIEW = 2 * _ATTEMPTS + 12
 
 
-class Draw(NamedTuple):
+class Chances(NamedTuple):
     """What chance decides of one view, each number uniform in [0, 1).
 
     Attributes:
@@ -44,7 +44,7 @@ class Draw(NamedTuple):
     order: NDArray[np.float64]
 
     @classmethod
-    def of(cls, numbers: NDArray[np.float64]) -> "Draw":
+    def of(cls, numbers: NDArray[np.float64]) -> "Chances":
         """From (NUMBERS_PER_VIEW,) numbers."""
         angle, left, top, mirror = numbers[:4].tolist()
         jitter, order, areas, aspects = np.split(numbers[4:], [4, 8, 8 + _ATTEMPTS])
@@ -61,28 +61,28 @@ def clean_view(photo: Image.Image, size: int) -> Image.Image:
 
 
 def perturbed_view(
-    photo: Image.Image, size: int, augmentation: Augmentation, draw: Draw
+    photo: Image.Image, size: int, transform: Transform, draw: Chances
 ) -> Image.Image:
     """The photo rotated, a part of it brought to ``size`` × ``size``, mirrored, recolored."""
-    if augmentation.rotate:
-        angle = _between(-augmentation.rotate, augmentation.rotate, draw.angle)
+    if transform.rotate:
+        angle = _between(-transform.rotate, transform.rotate, draw.angle)
         # By the nearest pixel, as in that line: resizing smooths it, and it takes a tenth.
         photo = photo.rotate(angle, Resampling.NEAREST)
-    if augmentation.random_resized_crop:
+    if transform.random_resized_crop:
         part = photo.crop(choose_crop(photo.size, draw))
         view = part.resize((size, size), Resampling.BILINEAR)
     else:
         view = clean_view(photo, size)
-    if augmentation.flip and draw.mirror < 0.5:
+    if transform.flip and draw.mirror < 0.5:
         view = view.transpose(Transpose.FLIP_LEFT_RIGHT)
     for kind in draw.order.argsort().tolist():
-        strength = augmentation.jitter[kind]
+        strength = transform.jitter[kind]
         if strength:
             view = _CHANGES[kind](view, _between(-strength, strength, draw.jitter[kind]))
     return view
 
 
-def choose_crop(size: tuple[int, int], draw: Draw) -> tuple[int, int, int, int]:
+def choose_crop(size: tuple[int, int], draw: Chances) -> tuple[int, int, int, int]:
     """Left, top, right and bottom of a part of a photo of ``size`` = (width, height).
 
     Its area is uniform in 8 to 100 % of the photo's, its aspect log-uniform in 3:4 to 4:3. If no

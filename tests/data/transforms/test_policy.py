@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from dualstudent.data.transforms.augment import Augmentation, Normalization, normalize, perturb
+from dualstudent.data.transforms.normalization import Normalization, normalize
+from dualstudent.data.transforms.policy import Transform, perturb
 
 CIFAR = Normalization(mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.2616))
 UNCHANGED = Normalization(mean=(0.0,), std=(1 / 255,))  # bytes keep their value
@@ -20,12 +21,12 @@ def random_bytes(*shape: int) -> Tensor:
 def views(
     image: Tensor,
     count: int,
-    augmentation: Augmentation,
+    transform: Transform,
     normalization: Normalization = UNCHANGED,
     seed: int = 0,
 ) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
-    return perturb(image.expand(count, -1, -1, -1), augmentation, normalization, generator)
+    return perturb(image.expand(count, -1, -1, -1), transform, normalization, generator)
 
 
 @pytest.mark.parametrize("flip", [False, True])
@@ -50,7 +51,7 @@ def test_views_are_the_crops_and_mirrored_crops_of_the_reflected_image(
     if flip:
         crops += [np.flip(crop, axis=2) for crop in crops]
 
-    seen = views(image, 25 * len(crops), Augmentation(translate=translate, flip=flip))
+    seen = views(image, 25 * len(crops), Transform(translate=translate, flip=flip))
 
     seen_bytes = {view.tobytes() for view in seen.round().to(torch.uint8).numpy()}
     assert seen_bytes == {crop.tobytes() for crop in crops}
@@ -59,7 +60,7 @@ def test_views_are_the_crops_and_mirrored_crops_of_the_reflected_image(
 def drawn(seed: int, count: int = 5000) -> Tensor:
     """(3, count): vertical shift, horizontal shift and mirroring of each view."""
     image = torch.arange(256, dtype=torch.uint8).reshape(1, 16, 16)  # says where a pixel was
-    seen = views(image, count, Augmentation(translate=2, flip=True), seed=seed)
+    seen = views(image, count, Transform(translate=2, flip=True), seed=seed)
     here, right = seen[:, 0, 8, 8].round().int(), seen[:, 0, 8, 9].round().int()
     mirrored = right < here
     column = torch.where(mirrored, here % 16 - 7, here % 16 - 8)
@@ -87,7 +88,7 @@ def test_noise_has_the_set_strength_and_is_independent() -> None:
     image = random_bytes(1, 28, 28)
     clean = normalize(image[None], Normalization())
 
-    noise = views(image, 200, Augmentation(noise=0.15), Normalization()) - clean
+    noise = views(image, 200, Transform(noise=0.15), Normalization()) - clean
 
     values, count = noise.flatten(), noise.numel()
     assert abs(values.mean()) < 5 * 0.15 / count**0.5
@@ -100,7 +101,7 @@ def test_noise_has_the_set_strength_and_is_independent() -> None:
 def test_with_nothing_on_a_view_is_the_normalized_image() -> None:
     pixels = random_bytes(6, 3, 5, 4)
 
-    view = perturb(pixels, Augmentation(), CIFAR, torch.Generator())
+    view = perturb(pixels, Transform(), CIFAR, torch.Generator())
 
     assert torch.equal(view, normalize(pixels, CIFAR))
 
@@ -121,14 +122,12 @@ def test_normalization_per_channel(channels: int, normalization: Normalization) 
 
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize(
-    "augmentation",
-    [Augmentation(), Augmentation(noise=0.1), Augmentation(translate=2, flip=True)],
+    "transform",
+    [Transform(), Transform(noise=0.1), Transform(translate=2, flip=True)],
     ids=["nothing", "noise", "geometry"],
 )
-def test_views_are_float32_channels_last_in_memory(
-    channels: int, augmentation: Augmentation
-) -> None:
-    view = views(random_bytes(channels, 6, 5), 4, augmentation)
+def test_views_are_float32_channels_last_in_memory(channels: int, transform: Transform) -> None:
+    view = views(random_bytes(channels, 6, 5), 4, transform)
 
     assert view.dtype == torch.float32
     # is_contiguous() says yes to both layouts when there is one channel; strides do not.
@@ -137,7 +136,7 @@ def test_views_are_float32_channels_last_in_memory(
 
 def test_the_generator_decides_everything() -> None:
     image = random_bytes(3, 8, 8)
-    everything = Augmentation(translate=2, flip=True, noise=0.1)
+    everything = Transform(translate=2, flip=True, noise=0.1)
 
     torch.manual_seed(1)
     first = views(image, 20, everything, CIFAR, seed=7)
@@ -155,7 +154,7 @@ def test_the_data_set_is_left_as_it_is() -> None:
 
     perturb(
         pixels,
-        Augmentation(translate=1, flip=True, noise=1),
+        Transform(translate=1, flip=True, noise=1),
         Normalization(),
         torch.Generator(),
     )

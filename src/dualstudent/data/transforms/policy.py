@@ -1,19 +1,21 @@
-"""Perturbations of whole batches, drawn independently for every sample and every view."""
+"""What perturbs a view, drawn independently for every sample and every view."""
 
-from functools import lru_cache
-from typing import Annotated
+from typing import Annotated, Literal, NamedTuple
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
+from dualstudent.data.transforms.normalization import Normalization, normalize
 from dualstudent.errors import UserError
 from dualstudent.settings import Settings
+
+Policy = Literal["weak", "strong"]
 
 _Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class Augmentation(Settings):
+class Transform(Settings):
     """What perturbs a view; all off by default.
 
     Small images in memory can be translated and get noise, photos read from files can be
@@ -35,25 +37,45 @@ class Augmentation(Settings):
 
     def check_only(self, *possible: str, where: str) -> None:
         """Refuse everything but ``possible``, which is what can be done ``where``."""
-        default = Augmentation()
+        default = Transform()
         for key in type(self).model_fields:
             if key not in possible and getattr(self, key) != getattr(default, key):
                 raise UserError(
-                    f"augmentation.{key} is not possible for images {where}; "
+                    f"transforms.weak.{key} is not possible for images {where}; "
                     f"use {', '.join(possible)}"
                 )
 
 
-class Normalization(Settings):
-    """Per channel: (x − mean) / std for x in [0, 1]; one value serves all channels."""
+class Transforms(Settings):
+    """What weak and strong mean for the views of a run.
 
-    mean: tuple[float, ...] = Field((0.5,), min_length=1, strict=False)
-    std: tuple[Annotated[float, Field(gt=0)], ...] = Field((0.5,), min_length=1, strict=False)
+    Example:
+        >>> Transforms(weak=Transform(translate=2))["weak"].translate
+        2
+    """
+
+    weak: Transform = Field(Transform(), description="what perturbs a weak view")
+    strong: Transform = Field(Transform(), description="what perturbs a strong view")
+
+    def __getitem__(self, policy: Policy) -> Transform:
+        return self.strong if policy == "strong" else self.weak
+
+
+class Draw(NamedTuple):
+    """One perturbed view.
+
+    Attributes:
+        policy: which transform perturbs it.
+        generator: decides all that is drawn for it, on the device where views are made.
+    """
+
+    policy: Policy
+    generator: torch.Generator
 
 
 def perturb(
     pixels: Tensor,
-    augmentation: Augmentation,
+    transform: Transform,
     normalization: Normalization,
     generator: torch.Generator,
 ) -> Tensor:
@@ -63,56 +85,29 @@ def perturb(
 
     Args:
         pixels: (B, channels, H, W) uint8.
-        augmentation: what to draw.
+        transform: what to draw.
         normalization: of the values.
         generator: on the device of ``pixels``; decides everything that is drawn.
 
     Returns:
         (B, channels, H, W) float32, channels last in memory.
     """
-    if augmentation.translate or augmentation.flip:
-        pixels = _moved(pixels, augmentation, generator)
+    if transform.translate or transform.flip:
+        pixels = _moved(pixels, transform, generator)
     images = normalize(pixels, normalization)
-    if augmentation.noise:
-        noise = torch.empty_like(images).normal_(std=augmentation.noise, generator=generator)
+    if transform.noise:
+        noise = torch.empty_like(images).normal_(std=transform.noise, generator=generator)
         images += noise
     return images
 
 
-def normalize(pixels: Tensor, normalization: Normalization) -> Tensor:
-    """Bytes as the floats that networks see, channels last in memory.
-
-    Example:
-        >>> normalize(torch.tensor([[[[0, 255]]]], dtype=torch.uint8), Normalization())
-        tensor([[[[-1.,  1.]]]])
-    """
-    factor, offset = factor_and_offset(normalization, pixels.device)
-    # Laid out explicitly: with one channel, a conversion would keep the layout it finds, and the
-    # whole network would run channels first, a third slower on a CPU.
-    images = torch.empty(
-        pixels.shape, device=pixels.device, memory_format=torch.channels_last
-    ).copy_(pixels)
-    return images.mul_(factor).sub_(offset)
-
-
-@lru_cache
-def factor_and_offset(normalization: Normalization, device: torch.device) -> tuple[Tensor, Tensor]:
-    """(channels or 1, 1, 1) each: a byte b is seen by networks as b · factor − offset.
-
-    Made once: copying them to a device in every step would hold it up. Not to be written to.
-    """
-    mean = torch.tensor(normalization.mean, device=device).reshape(-1, 1, 1)
-    std = torch.tensor(normalization.std, device=device).reshape(-1, 1, 1)
-    return 1 / (255 * std), mean / std
-
-
-def _moved(pixels: Tensor, augmentation: Augmentation, generator: torch.Generator) -> Tensor:
+def _moved(pixels: Tensor, transform: Transform, generator: torch.Generator) -> Tensor:
     count, _, height, width = pixels.shape
-    largest, device = augmentation.translate, pixels.device
+    largest, device = transform.translate, pixels.device
     shift = torch.randint(-largest, largest + 1, (2, count, 1), generator=generator, device=device)
     rows = _reflected(torch.arange(height, device=device) + shift[0], height)
     columns = _reflected(torch.arange(width, device=device) + shift[1], width)
-    if augmentation.flip:
+    if transform.flip:
         mirror = torch.rand(count, 1, generator=generator, device=device) < 0.5
         columns = torch.where(mirror, columns.flip(1), columns)
     # Advanced indices around a slice put the channels last: (B, H, W, channels).
