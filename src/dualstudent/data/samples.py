@@ -2,15 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol, Self, get_args
+from typing import Protocol, Self
 
 import torch
 from torch import Tensor
 
 from dualstudent.data.batching.broken import Tally
 from dualstudent.data.transforms.normalization import Normalization, normalize
-from dualstudent.data.transforms.policy import Draw, Policy, Transforms, perturb
-from dualstudent.errors import UserError
+from dualstudent.data.transforms.policy import Draw, Transforms, perturb
 
 _SHARE_OF_DEVICE = 1 / 4  # of its free memory, for samples; networks and views need the rest
 
@@ -119,9 +118,8 @@ class ImageSamples(Samples):
         normalization: Normalization,
         device: torch.device | None = None,
     ) -> None:
-        for transform in (transforms.weak, transforms.strong):
-            transform.check_only("translate", "flip", "noise", where="in memory")
-        _check_fit(pixels, transforms, normalization)
+        normalization.check_fits(pixels.shape[1])
+        transforms.check_fits(*pixels.shape[2:])
         self.pixels, self._device = pixels, device or pixels.device
         self._transforms, self._normalization = transforms, normalization
 
@@ -163,23 +161,6 @@ class ImageSamples(Samples):
 def free_memory(device: torch.device) -> int | None:
     """Free bytes of a device of its own memory; None for the CPU, whose memory is not another."""
     return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else None
-
-
-def _check_fit(pixels: Tensor, transforms: Transforms, normalization: Normalization) -> None:
-    channels, image_size = pixels.shape[1], min(pixels.shape[2:])
-    for key in ("mean", "std"):
-        values = getattr(normalization, key)
-        if len(values) not in (1, channels):
-            raise UserError(
-                f"normalization.{key} has {len(values)} values, the images have {channels} "
-                "channel(s)"
-            )
-    for policy in get_args(Policy):
-        if (shift := transforms[policy].translate) >= image_size:
-            raise UserError(
-                f"transforms.{policy}.translate = {shift} moves images of {image_size} pixels out "
-                f"of sight; use less than {image_size}"
-            )
 
 
 def feed(digest: Digest, tensor: Tensor) -> None:

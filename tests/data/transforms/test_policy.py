@@ -6,11 +6,19 @@ import pytest
 import torch
 from torch import Tensor
 
+from dualstudent.data.transforms.color import jitter
+from dualstudent.data.transforms.geometry import random_resized_crop, rotate, translate_and_flip
 from dualstudent.data.transforms.normalization import Normalization, normalize
 from dualstudent.data.transforms.policy import Transform, perturb
+from tests.support.photos import make_photo
 
 CIFAR = Normalization(mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.2616))
+CIFAR_GRAY = Normalization(mean=(0.47,), std=(0.25,))
 UNCHANGED = Normalization(mean=(0.0,), std=(1 / 255,))  # bytes keep their value
+
+
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
 
 
 def random_bytes(*shape: int) -> Tensor:
@@ -82,6 +90,60 @@ def test_draws_are_independent_of_each_other_of_the_sample_and_of_the_view() -> 
     correlation = torch.corrcoef(neighbors) - torch.eye(9)
 
     assert correlation.abs().max() < 0.07  # five standard deviations
+
+
+def test_shifts_then_mirrors_are_drawn_and_then_the_noise() -> None:
+    """Another order would change every result that was kept."""
+    pixels = random_bytes(5, 1, 9, 9)
+    view = perturb(pixels, Transform(translate=2, flip=True, noise=0.1), CIFAR_GRAY, seeded(3))
+
+    generator = seeded(3)
+    rows, columns = torch.randint(-2, 3, (2, 5, 1), generator=generator)
+    mirror = torch.rand(5, 1, generator=generator) < 0.5
+    noise = torch.empty_like(view).normal_(std=0.1, generator=generator)
+    padded = np.pad(pixels.numpy(), ((0, 0), (0, 0), (2, 2), (2, 2)), mode="reflect")
+    for number in range(5):
+        y, x = 2 + int(rows[number]), 2 + int(columns[number])
+        image = torch.from_numpy(padded[number : number + 1, :, y : y + 9, x : x + 9])
+        image = image.flip(3) if mirror[number] else image
+        assert torch.equal(view[number], (normalize(image, CIFAR_GRAY) + noise[number])[0])
+
+
+def test_photos_are_rotated_cropped_moved_and_recolored_in_this_order() -> None:
+    everything = Transform(
+        rotate=20, random_resized_crop=True, translate=3, flip=True, jitter=(0.4, 0.4, 0.4, 0.1)
+    )
+    photo = make_photo(90, 60)
+    numbers = everything.draw(1, seeded(4))
+    view = everything.change(everything.frame(photo, numbers, size=24), numbers)
+
+    expected = rotate(photo, 20, numbers["rotate"])
+    expected = random_resized_crop(expected, (24, 24), numbers["random_resized_crop"])
+    expected = translate_and_flip(expected, numbers["translate"], numbers["flip"] < 0.5)
+    expected = jitter(expected, (0.4, 0.4, 0.4, 0.1), numbers["jitter"])
+    assert torch.equal(view, expected)
+
+
+def test_images_in_memory_keep_their_size_whatever_is_on() -> None:
+    everything = Transform(
+        rotate=20, random_resized_crop=True, translate=3, jitter=(0.4, 0.4, 0.4, 0.1), noise=0.1
+    )
+    pixels = make_photo(9, 7).expand(4, -1, -1, -1)
+    view = perturb(pixels, everything, CIFAR, seeded(0))
+    assert view.shape == (4, 3, 7, 9)
+    assert view.is_contiguous(memory_format=torch.channels_last)
+    assert not torch.equal(view[0], view[1])
+
+
+@pytest.mark.parametrize("key", ["flip", "rotate", "random_resized_crop", "jitter"])
+def test_what_is_off_is_not_drawn(key: str) -> None:
+    on = {"flip": True, "rotate": 5.0, "random_resized_crop": True, "jitter": (0.1, 0, 0, 0)}
+    numbers = Transform.model_validate({key: on[key]}).draw(3, seeded(0))
+    assert set(numbers) == {key} | ({"translate"} if key == "flip" else set())
+    assert all(len(table) == 3 for table in numbers.values())
+    generator = seeded(0)
+    assert not Transform(noise=1).draw(3, generator)
+    assert torch.equal(generator.get_state(), seeded(0).get_state())
 
 
 def test_noise_has_the_set_strength_and_is_independent() -> None:

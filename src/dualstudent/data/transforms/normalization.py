@@ -7,6 +7,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from dualstudent.errors import UserError
 from dualstudent.settings import Settings
 
 
@@ -15,6 +16,15 @@ class Normalization(Settings):
 
     mean: tuple[float, ...] = Field((0.5,), min_length=1, strict=False)
     std: tuple[Annotated[float, Field(gt=0)], ...] = Field((0.5,), min_length=1, strict=False)
+
+    def check_fits(self, channels: int) -> None:
+        """Refuse values that do not go with images of so many channels."""
+        for key in ("mean", "std"):
+            if len(values := getattr(self, key)) not in (1, channels):
+                raise UserError(
+                    f"normalization.{key} has {len(values)} values, the images have {channels} "
+                    "channel(s)"
+                )
 
 
 def normalize(pixels: Tensor, normalization: Normalization) -> Tensor:

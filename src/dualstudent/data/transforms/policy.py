@@ -1,25 +1,45 @@
-"""What perturbs a view, drawn independently for every sample and every view."""
+"""What perturbs a view: the settings, the random numbers, and the order of the operations."""
 
-from typing import Annotated, Literal, NamedTuple
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
+from dualstudent.data.transforms import color, geometry
 from dualstudent.data.transforms.normalization import Normalization, normalize
+from dualstudent.data.transforms.resize import PHOTO_MARGIN, resize
 from dualstudent.errors import UserError
 from dualstudent.settings import Settings
 
 Policy = Literal["weak", "strong"]
 
+Numbers = dict[str, Tensor]
+"""What chance decides for a batch: (B, …) by operation, a row for each image."""
+
 _Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class Operation(NamedTuple):
+    """An operation that keeps the size of images; the value of its field is how strong it is.
+
+    Attributes:
+        apply: from pixels (B, channels, H, W) uint8, the value of the field and random numbers
+            (B, numbers), uniform in [0, 1), to the changed pixels.
+        numbers: how many random ones it needs for each image.
+    """
+
+    apply: Callable[[Tensor, Any, Tensor], Tensor]
+    numbers: int
 
 
 class Transform(Settings):
     """What perturbs a view; all off by default.
 
-    Small images in memory can be translated and get noise, photos read from files can be
-    cropped, jittered and rotated; both can be mirrored.
+    Images are rotated, cropped, shifted, mirrored, then changed by each :class:`Operation` in the
+    order of the fields, normalized, and get noise. A new operation is a function and a field that
+    names it.
     """
 
     translate: int = Field(0, ge=0, description="largest shift in pixels, borders reflected")
@@ -28,22 +48,69 @@ class Transform(Settings):
     random_resized_crop: bool = Field(
         False, description="a part of 8 to 100 % of the area, of 3:4 to 4:3, as the whole view"
     )
-    jitter: tuple[_Share, _Share, _Share, Annotated[float, Field(ge=0, le=0.5)]] = Field(
+    jitter: Annotated[
+        tuple[_Share, _Share, _Share, Annotated[float, Field(ge=0, le=0.5)]],
+        Operation(color.jitter, color.NUMBERS_OF_JITTER),
+    ] = Field(
         (0.0, 0.0, 0.0, 0.0),
         strict=False,
         description="largest change of brightness, contrast, saturation (factors 1 ± it) and hue",
     )
     rotate: float = Field(0.0, ge=0, le=180, description="largest angle in degrees, either way")
 
-    def check_only(self, *possible: str, where: str) -> None:
-        """Refuse everything but ``possible``, which is what can be done ``where``."""
-        default = Transform()
-        for key in type(self).model_fields:
-            if key not in possible and getattr(self, key) != getattr(default, key):
-                raise UserError(
-                    f"transforms.weak.{key} is not possible for images {where}; "
-                    f"use {', '.join(possible)}"
-                )
+    def draw(self, count: int, generator: torch.Generator) -> Numbers:
+        """All that chance decides for ``count`` images, but for the noise."""
+        numbers = {}
+        if self.translate or self.flip:  # first, as ever: kept results depend on it
+            bounds, device = (-self.translate, self.translate + 1), generator.device
+            shift = torch.randint(*bounds, (2, count, 1), generator=generator, device=device)
+            numbers["translate"] = shift.squeeze(2).T
+        for key, each in _COUNTS.items():
+            if self._has(key):
+                device = generator.device
+                numbers[key] = torch.rand(count, each, generator=generator, device=device)
+        return numbers
+
+    def frame(self, pixels: Tensor, numbers: Numbers, size: int | None = None) -> Tensor:
+        """What a view shows of each image: rotated, and a part of it.
+
+        Args:
+            pixels: (B, channels, H, W) uint8.
+            numbers: of :meth:`draw`.
+            size: that photos of any size are brought to; default: images keep their size.
+        """
+        if self.rotate:
+            pixels = geometry.rotate(pixels, self.rotate, numbers["rotate"])
+        if self.random_resized_crop:
+            height, width = pixels.shape[2:] if size is None else (size, size)
+            drawn = numbers["random_resized_crop"]
+            return geometry.random_resized_crop(pixels, (height, width), drawn)
+        return pixels if size is None else resize(pixels, size, PHOTO_MARGIN)
+
+    def change(self, pixels: Tensor, numbers: Numbers) -> Tensor:
+        """Shifted, mirrored, recolored: all that follows once images have their size."""
+        if self.translate or self.flip:
+            mirror = numbers["flip"] < 0.5 if self.flip else None
+            pixels = geometry.translate_and_flip(pixels, numbers["translate"], mirror)
+        for key, operation in _OPERATIONS.items():
+            if self._has(key):
+                pixels = operation.apply(pixels, getattr(self, key), numbers[key])
+        return pixels
+
+    def _has(self, key: str) -> bool:
+        return bool(getattr(self, key) != type(self).model_fields[key].default)
+
+
+_OPERATIONS = {
+    key: operation
+    for key, field in Transform.model_fields.items()
+    for operation in field.metadata
+    if isinstance(operation, Operation)
+}
+# How many random numbers, uniform in [0, 1), are drawn for each image.
+_COUNTS = {"flip": 1, "rotate": 1, "random_resized_crop": geometry.NUMBERS_OF_CROP} | {
+    key: operation.numbers for key, operation in _OPERATIONS.items()
+}
 
 
 class Transforms(Settings):
@@ -59,6 +126,15 @@ class Transforms(Settings):
 
     def __getitem__(self, policy: Policy) -> Transform:
         return self.strong if policy == "strong" else self.weak
+
+    def check_fits(self, height: int, width: int) -> None:
+        """Refuse what images of so many pixels do not allow."""
+        for policy in get_args(Policy):
+            if (shift := self[policy].translate) >= min(height, width):
+                raise UserError(
+                    f"transforms.{policy}.translate = {shift} moves images of {min(height, width)} "
+                    f"pixels out of sight; use less than {min(height, width)}"
+                )
 
 
 class Draw(NamedTuple):
@@ -79,44 +155,24 @@ def perturb(
     normalization: Normalization,
     generator: torch.Generator,
 ) -> Tensor:
-    """One view of every image: shifted, mirrored, normalized, with noise.
-
-    Geometry acts on the bytes, in one gather.
+    """One view of every image.
 
     Args:
         pixels: (B, channels, H, W) uint8.
-        transform: what to draw.
+        transform: what to do.
         normalization: of the values.
         generator: on the device of ``pixels``; decides everything that is drawn.
 
     Returns:
         (B, channels, H, W) float32, channels last in memory.
     """
-    if transform.translate or transform.flip:
-        pixels = _moved(pixels, transform, generator)
-    images = normalize(pixels, normalization)
-    if transform.noise:
-        noise = torch.empty_like(images).normal_(std=transform.noise, generator=generator)
-        images += noise
+    numbers = transform.draw(len(pixels), generator)
+    pixels = transform.change(transform.frame(pixels, numbers), numbers)
+    return add_noise(normalize(pixels, normalization), transform.noise, generator)
+
+
+def add_noise(images: Tensor, sigma: float, generator: torch.Generator) -> Tensor:
+    """Gaussian noise on normalized images, which are written to."""
+    if sigma:
+        images += torch.empty_like(images).normal_(std=sigma, generator=generator)
     return images
-
-
-def _moved(pixels: Tensor, transform: Transform, generator: torch.Generator) -> Tensor:
-    count, _, height, width = pixels.shape
-    largest, device = transform.translate, pixels.device
-    shift = torch.randint(-largest, largest + 1, (2, count, 1), generator=generator, device=device)
-    rows = _reflected(torch.arange(height, device=device) + shift[0], height)
-    columns = _reflected(torch.arange(width, device=device) + shift[1], width)
-    if transform.flip:
-        mirror = torch.rand(count, 1, generator=generator, device=device) < 0.5
-        columns = torch.where(mirror, columns.flip(1), columns)
-    # Advanced indices around a slice put the channels last: (B, H, W, channels).
-    images = torch.arange(count, device=device)
-    moved = pixels[images[:, None, None], :, rows[:, :, None], columns[:, None, :]]
-    return moved.permute(0, 3, 1, 2)
-
-
-def _reflected(index: Tensor, size: int) -> Tensor:
-    """Indices beyond the border count back from it, without repeating the border itself."""
-    period = max(2 * (size - 1), 1)
-    return (size - 1) - ((size - 1) - index.remainder(period)).abs()
