@@ -17,6 +17,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from dualstudent import Run
 from dualstudent.data.samples import Samples
+from dualstudent.data.transforms.policy import Draw
 from dualstudent.generators import make_generator
 from dualstudent.recipes.schema import DeviceSettings
 from dualstudent.training.inference import probabilities
@@ -39,7 +40,7 @@ def with_statistics_of(
             layer.train()
     with torch.no_grad():
         for start in range(0, len(indices), CHUNK):
-            draw = make_generator(0, "statistics", start) if noisy else None
+            draw = Draw("weak", make_generator(0, "statistics", start)) if noisy else None
             copied(*images.views(indices[start : start + CHUNK], [draw]))
     return copied.eval()
 

@@ -43,7 +43,7 @@ RESULTS = Path(__file__).parents[1] / "results" / "label-next"
 REPORTED, TUNED = range(5), range(100, 103)
 IMAGES, SIZE, MORE = 3000, 14, (20, 50)
 CHANGES = (
-    *(f"data.images={IMAGES}", f"data.image_size={SIZE}", "augmentation.translate=1"),
+    *(f"data.images={IMAGES}", f"data.image_size={SIZE}", "transforms.weak.translate=1"),
     *("batch.size=64", "batch.labeled=16"),
     *("schedule.epochs=8", "schedule.rampup_epochs=2", "evaluation.every=8"),
 )
@@ -89,7 +89,7 @@ def error(run: Run, tune: bool) -> float:
     recipe, others = training.recipe, torch.ones(len(digits), dtype=torch.bool)
     others[choose_images(digits, IMAGES, recipe.seed)] = False
     unseen = digits.select(others.nonzero().squeeze(1)).resize(SIZE)
-    samples = ImageSamples(unseen.pixels, recipe.augmentation, recipe.normalization)
+    samples = ImageSamples(unseen.pixels, recipe.transforms, recipe.normalization)
     threshold = training.method.confidence_threshold
     judge = Evaluator(samples, unseen.labels, threshold, recipe.seed)
     figures = judge.evaluate(training.method.evaluated).networks

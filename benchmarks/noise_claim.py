@@ -33,7 +33,7 @@ METHODS = {
 def grid() -> dict[tuple[str, float, int], Recipe]:
     return {
         (method, noise, seed): load_recipe(
-            "digits-adaptation", [change, f"augmentation.noise={noise}", f"seed={seed}"]
+            "digits-adaptation", [change, f"transforms.weak.noise={noise}", f"seed={seed}"]
         )
         for seed in SEEDS
         for noise in NOISE

@@ -2,7 +2,7 @@
 
     make bench        # or: python benchmarks/step_time.py [--rounds 60]
 
-A step of the loop (data, augmentation, losses, both students and optimizers) and the bare passes
+A step of the loop (data, transforms, losses, both students and optimizers) and the bare passes
 (for each student one forward with backward, one forward without gradient, and the optimizer step,
 in the same order, on a batch that lies ready) take turns in one process, so that both see the same
 machine. The figure is the median over the ratios of neighbors. Run it while nothing else runs.

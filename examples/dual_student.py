@@ -9,13 +9,14 @@ the library's public parts; `dualstudent.DualStudent` is the same as a class.
 import torch
 
 from dualstudent import (
-    Augmentation,
     BatchLoader,
     BatchSettings,
     DataSettings,
     DigitsCNN,
     Evaluator,
     Normalization,
+    Transform,
+    Transforms,
     cosine,
     losses,
     prepare,
@@ -27,8 +28,8 @@ EPOCHS, SEED = 10, 0
 LAMBDA_1, LAMBDA_2, XI = 10.0, 100.0, 0.6
 
 torch.manual_seed(SEED)
-perturbation, scale = Augmentation(translate=2, noise=0.15), Normalization()
-data = prepare(DataSettings(source="mnist-5k", labels=50), SEED, perturbation, scale)
+transforms, scale = Transforms(weak=Transform(translate=2, noise=0.15)), Normalization()
+data = prepare(DataSettings(source="mnist-5k", labels=50), SEED, transforms, scale)
 batches = BatchLoader(data, BatchSettings(size=128, labeled=32), SEED)
 evaluator = Evaluator(data.test, data.test_labels, XI, SEED)
 

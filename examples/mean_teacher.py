@@ -11,13 +11,14 @@ import copy
 import torch
 
 from dualstudent import (
-    Augmentation,
     BatchLoader,
     BatchSettings,
     DataSettings,
     DigitsCNN,
     Evaluator,
     Normalization,
+    Transform,
+    Transforms,
     cosine,
     losses,
     prepare,
@@ -28,8 +29,8 @@ EPOCHS, SEED = 10, 0
 LAMBDA, DECAY = 100.0, 0.99
 
 torch.manual_seed(SEED)
-perturbation, scale = Augmentation(translate=2, noise=0.15), Normalization()
-data = prepare(DataSettings(source="mnist-5k", labels=50), SEED, perturbation, scale)
+transforms, scale = Transforms(weak=Transform(translate=2, noise=0.15)), Normalization()
+data = prepare(DataSettings(source="mnist-5k", labels=50), SEED, transforms, scale)
 batches = BatchLoader(data, BatchSettings(size=128, labeled=32), SEED)
 evaluator = Evaluator(data.test, data.test_labels, threshold=0.8, seed=SEED)
 

@@ -13,8 +13,9 @@ from .data.prepare import prepare as prepare
 from .data.prepared import PreparedData as PreparedData
 from .data.splits import choose_images as choose_images
 from .data.splits import choose_labeled as choose_labeled
-from .data.transforms.augment import Augmentation as Augmentation
-from .data.transforms.augment import Normalization as Normalization
+from .data.transforms.normalization import Normalization as Normalization
+from .data.transforms.policy import Transform as Transform
+from .data.transforms.policy import Transforms as Transforms
 from .doctor import Diagnosis as Diagnosis
 from .doctor import Reach as Reach
 from .doctor import examine as examine

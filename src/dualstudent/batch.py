@@ -1,10 +1,13 @@
 """What a method learns from in one step, and what it wants to see of each sample."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
+
+Policy = Literal["weak", "strong"]
+"""The names of transforms; a recipe says what they mean."""
 
 
 class Views(NamedTuple):
@@ -20,8 +23,8 @@ class Views(NamedTuple):
         2
     """
 
-    labeled: tuple[str, ...]
-    unlabeled: tuple[str, ...]
+    labeled: tuple[Policy, ...]
+    unlabeled: tuple[Policy, ...]
 
 
 ONE_VIEW = Views(("weak",), ("weak",))

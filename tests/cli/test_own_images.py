@@ -58,7 +58,7 @@ def test_train_looks_chooses_explains_and_keeps_the_recipe(run: Run, place: Path
     assert "test error" in output
     recipe = load_recipe(run.recipe)
     assert (recipe.data.path, recipe.data.image_size) == (place / "digits", 16)
-    assert recipe.augmentation.translate == 1
+    assert recipe.transforms.weak.translate == 1
     assert (recipe.schedule.rampup_epochs, recipe.evaluation.every) == (0.75, 1)  # of 3 epochs
     assert json.loads(run.split.read_text())["per_class"][HOSTILE] == 6
 

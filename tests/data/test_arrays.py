@@ -13,7 +13,8 @@ from dualstudent.data.arrays import arrays_from_dataset, encode_labels, prepare_
 from dualstudent.data.features import FeaturePerturbation
 from dualstudent.data.images.decoding import decode
 from dualstudent.data.samples import Samples
-from dualstudent.data.transforms.augment import Augmentation, Normalization
+from dualstudent.data.transforms.normalization import Normalization
+from dualstudent.data.transforms.policy import Draw, Transform, Transforms
 from dualstudent.errors import UserError
 
 BYTES = np.random.default_rng(0).integers(0, 256, (6, 4, 5, 3), dtype=np.uint8)
@@ -121,13 +122,13 @@ def test_images_that_cannot_be_meant_are_refused(X: np.ndarray, message: str) ->
 def test_perturbations_reach_the_views() -> None:
     y = [0, 1, -1, -1, -1, -1]
     vectors = BYTES.reshape(6, -1)
-    images = prepare_arrays(BYTES, y, augmentation=Augmentation(noise=0.1))
+    images = prepare_arrays(BYTES, y, transforms=Transforms(weak=Transform(noise=0.1)))
     features = prepare_arrays(vectors, y, perturbation=FeaturePerturbation(noise=0.1))
     for data in (images, features):
-        one, other = data.train.views(torch.arange(6), [None, torch.Generator()])
+        one, other = data.train.views(torch.arange(6), [None, Draw("weak", torch.Generator())])
         assert (other - one).std().item() == pytest.approx(0.1, rel=0.2)
     with pytest.raises(UserError, match="out of sight"):
-        prepare_arrays(BYTES, y, augmentation=Augmentation(translate=4))
+        prepare_arrays(BYTES, y, transforms=Transforms(weak=Transform(translate=4)))
 
 
 class Pictures(Dataset[Any]):

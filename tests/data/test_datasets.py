@@ -35,8 +35,8 @@ def cubic_weights(before: int, after: int) -> np.ndarray:
     return weights
 
 
-@pytest.mark.parametrize(("before", "after"), [(16, 28), (28, 16), (8, 9)])
-def test_resizing_is_cubic_interpolation(before: int, after: int) -> None:
+@pytest.mark.parametrize(("before", "after"), [(16, 28), (8, 9)])
+def test_enlarging_is_cubic_interpolation(before: int, after: int) -> None:
     original = random_bytes(5, 3, before, before)
     weights = cubic_weights(before, after)
 

@@ -5,7 +5,9 @@ import pytest
 import torch
 from sklearn.preprocessing import StandardScaler
 
+from dualstudent.batch import Policy
 from dualstudent.data.features import FeaturePerturbation, FeatureSamples, Standardization
+from dualstudent.data.transforms.policy import Draw
 
 ROWS = np.random.default_rng(0).normal(1e6, [0.5, 3.0, 0.0], (5000, 3))
 
@@ -16,8 +18,8 @@ def samples(noise: float = 0.0, dropout: float = 0.0, rows: int = 5000) -> Featu
     return FeatureSamples(scale.applied(ROWS[:rows]), perturbation, scale)
 
 
-def drawn(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
+def drawn(seed: int, policy: Policy = "weak") -> Draw:
+    return Draw(policy, torch.Generator().manual_seed(seed))
 
 
 @pytest.mark.parametrize("kind", [np.float64, np.float32, np.int64])
@@ -46,6 +48,19 @@ def test_clean_is_clean_and_every_view_is_drawn_by_its_own_generator() -> None:
     assert not torch.equal(one, other)
     unperturbed, _ = samples().views(indices, [drawn(1), None])
     assert torch.equal(unperturbed, clean)
+
+
+def test_a_strong_view_is_as_a_weak_one_unless_said_otherwise() -> None:
+    indices = torch.arange(100)
+    same = samples(noise=0.5)
+    weak, strong = same.views(indices, [drawn(1), drawn(1, "strong")])
+    assert torch.equal(weak, strong)
+
+    scale = Standardization.of(ROWS)
+    noise = [FeaturePerturbation(noise=sigma) for sigma in (0.1, 1.0)]
+    other = FeatureSamples(scale.applied(ROWS), noise[0], scale, strong=noise[1]).to("cpu")
+    clean, weak, strong = other.views(indices, [None, drawn(1), drawn(1, "strong")])
+    torch.testing.assert_close(strong - clean, 10 * (weak - clean), rtol=0.01, atol=1e-5)
 
 
 def test_noise_and_missing_features_are_as_strong_as_asked_for() -> None:

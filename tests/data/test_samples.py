@@ -8,9 +8,10 @@ from dualstudent.data.batching import readers
 from dualstudent.data.batching.loader import BatchLoader, BatchSettings
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import ImageSamples
-from dualstudent.data.transforms.augment import Augmentation, Normalization, normalize, perturb
+from dualstudent.data.transforms.normalization import Normalization, normalize
+from dualstudent.data.transforms.policy import Draw, Transform, Transforms, perturb
 
-EVERYTHING = Augmentation(translate=2, flip=True, noise=0.1)
+EVERYTHING = Transforms(weak=Transform(translate=2, flip=True, noise=0.1))
 META = torch.device("meta")
 
 
@@ -20,8 +21,8 @@ def images(count: int = 40) -> ImageSamples:
     return ImageSamples(pixels, EVERYTHING, Normalization())
 
 
-def drawn(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
+def drawn(seed: int) -> Draw:
+    return Draw("weak", torch.Generator().manual_seed(seed))
 
 
 def test_views_are_of_the_samples_asked_for_in_that_order() -> None:
@@ -29,7 +30,7 @@ def test_views_are_of_the_samples_asked_for_in_that_order() -> None:
     clean, view = samples.views(indices, [None, drawn(1)])
     chosen = torch.stack([samples.pixels[i] for i in (39, 0, 7, 7)])
     assert torch.equal(clean, normalize(chosen, Normalization()))
-    assert torch.equal(view, perturb(chosen, EVERYTHING, Normalization(), drawn(1)))
+    assert torch.equal(view, perturb(chosen, EVERYTHING.weak, Normalization(), drawn(1).generator))
     assert not torch.equal(view[2], view[3])
 
 
@@ -94,7 +95,7 @@ def test_indices_of_a_step_stay_where_the_samples_are(memory: Callable[[int], No
     labels = torch.tensor([0, 1] * 5 + [-1] * 30)
     data = PreparedData(
         ("a", "b"),
-        ImageSamples(samples.pixels, Augmentation(), Normalization()),
+        ImageSamples(samples.pixels, Transforms(), Normalization()),
         labels,
         torch.arange(10),
         torch.arange(10, 40),

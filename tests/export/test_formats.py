@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from dualstudent.data.transforms.augment import Normalization
+from dualstudent.data.transforms.normalization import Normalization
 from dualstudent.export.card import ModelCard, preprocessing_in_words
 from dualstudent.export.deployed import DeployedModel, drop_weight_norm, fold_state
 from dualstudent.export.exporter import FORMATS

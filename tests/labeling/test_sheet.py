@@ -35,7 +35,7 @@ RECIPE = """
 path = "{path}"
 image_size = 8
 channels = 1
-[augmentation]
+[transforms.weak]
 translate = 1
 noise = 0.15
 [network]

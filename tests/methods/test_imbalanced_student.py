@@ -64,7 +64,7 @@ def recipe_of(folder: Path, method: str) -> Recipe:
         [data]
         source = "digits-8x8"
         image_size = 8
-        [augmentation]
+        [transforms.weak]
         translate = 1
         [batch]
         size = 32

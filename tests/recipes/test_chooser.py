@@ -100,7 +100,7 @@ def test_the_choice_starts_from_what_is_set(
     choice = choose_recipe(CHECK, cuda=False, wanted={"data": wanted})
     recipe = validate(merge(choice.table, {"data": {"path": "photos"}}), "chosen")
     assert recipe.network.name == network
-    assert (recipe.augmentation.translate, recipe.augmentation.noise) == (translate, noise)
+    assert (recipe.transforms.weak.translate, recipe.transforms.weak.noise) == (translate, noise)
     for key, value in wanted.items():
         assert getattr(recipe.data, key) == value
         assert choice.reasons[f"data.{key}"] == "as you set it"
@@ -142,7 +142,7 @@ def test_schedule_and_evaluation_go_with_the_epochs_that_are_set() -> None:
 
 def test_views_are_not_mirrored_and_labels_do_not_drown() -> None:
     recipe = chosen()
-    assert not recipe.augmentation.flip
+    assert not recipe.transforms.weak.flip
     assert recipe.method.model_dump()["classification_average"] == "labeled"
 
 

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from dualstudent import Recipe, UserError, load_recipe, recipe_names
+from dualstudent import Recipe, Transform, UserError, load_recipe, recipe_names
 from dualstudent.optimization.optimizers import SGDSettings
-from dualstudent.recipes.reading import to_toml
+from dualstudent.recipes.reading import RenamedKeyWarning, to_toml
 
 
 @pytest.mark.parametrize("name", recipe_names())
@@ -24,8 +24,8 @@ def test_the_digits_recipe_is_appendix_d() -> None:
     assert (recipe.schedule.epochs, recipe.schedule.rampup_epochs) == (100, 5)
     assert recipe.optimizer == SGDSettings(learning_rate=0.1, momentum=0.9, weight_decay=1e-4)
     assert (recipe.normalization.mean, recipe.normalization.std) == ((0.5,), (0.5,))
-    augmentation = recipe.augmentation
-    assert (augmentation.noise, augmentation.translate, augmentation.flip) == (0.15, 0, False)
+    weak = recipe.transforms.weak
+    assert (weak.noise, weak.translate, weak.flip) == (0.15, 0, False)
     assert recipe.method.model_dump() == {
         "name": "dual-student",
         "consistency_weight": 1.0,
@@ -78,12 +78,13 @@ def test_files_are_named_from_where_the_recipe_is(
 
 def test_changes_are_toml_values_or_bare_words() -> None:
     recipe = load_recipe(
-        "demo", ["seed=3", "data.target=digits-8x8", 'data.labels="all"', "augmentation.flip=true"]
+        "demo",
+        ["seed=3", "data.target=digits-8x8", 'data.labels="all"', "transforms.weak.flip=true"],
     )
     assert recipe.seed == 3
     assert recipe.data.target == "digits-8x8"
     assert recipe.data.labels == "all"
-    assert recipe.augmentation.flip is True
+    assert recipe.transforms.weak.flip is True
 
 
 @pytest.mark.parametrize(
@@ -124,6 +125,22 @@ def test_a_wrong_setting_is_one_line_that_names_key_value_and_what_is_allowed(
     with pytest.raises(UserError, match=message) as error:
         load_recipe("demo", [change])
     assert "\n" not in str(error.value)
+
+
+def test_the_names_of_earlier_versions_are_read_and_the_new_one_is_said(tmp_path: Path) -> None:
+    recipe = tmp_path / "old.toml"
+    recipe.write_text(
+        'extends = "demo"\n[augmentation]\nflip = true\nnoise = 0.5\n'
+        "[normalisation]\nmean = [0.1]\n[transforms.weak]\nnoise = 0.2\n"
+    )
+    with pytest.warns(RenamedKeyWarning) as said:
+        read = load_recipe(recipe, ["augmentation.rotate=5"])
+    assert len(said) == 3
+    assert any("augmentation is called transforms.weak now" in str(each.message) for each in said)
+    weak = read.transforms.weak
+    assert (weak.flip, weak.noise, weak.rotate, weak.translate) == (True, 0.2, 5, 2)
+    assert read.normalization.mean == (0.1,)
+    assert read.transforms.strong == Transform()
 
 
 @pytest.mark.parametrize(

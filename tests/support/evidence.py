@@ -2,7 +2,7 @@
 
 import torch
 
-from dualstudent import Augmentation, Normalization, PreparedData, load_recipe
+from dualstudent import Normalization, PreparedData, Transforms, load_recipe
 from dualstudent.data.samples import ImageSamples
 from dualstudent.report.page.evidence import Evidence
 from dualstudent.report.page.verdict import Verdict, judge
@@ -29,7 +29,7 @@ def data_of(truth: torch.Tensor, classes: tuple[str, ...], side: int = 8) -> Pre
     different = len(truth) if side == 8 else 1  # else 100,000 would not fit into memory
     pixels = torch.randint(256, (different, 3, side, side), generator=draw).to(torch.uint8)
     pixels = pixels.expand(len(truth), -1, -1, -1)
-    images = ImageSamples(pixels, Augmentation(), Normalization())
+    images = ImageSamples(pixels, Transforms(), Normalization())
     none = torch.empty(0, dtype=torch.int64)
     return PreparedData(classes, images, truth, none, none, images, truth)
 

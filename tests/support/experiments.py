@@ -35,7 +35,7 @@ settings.data = { source = "digits-8x8", image_size = 8, labels = 100 }
 [cpu.settings]
 batch = { size = 64, labeled = 16 }
 schedule = { epochs = 2, rampup_epochs = 1 }
-augmentation.translate = 1
+transforms.weak.translate = 1
 
 [cpu.rows]
 supervised = {}

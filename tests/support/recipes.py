@@ -9,7 +9,7 @@ SMALL = (
     "batch.labeled=16",
     "schedule.epochs=2",
     "schedule.rampup_epochs=1",
-    "augmentation.translate=1",
+    "transforms.weak.translate=1",
 )
 
 

@@ -5,7 +5,8 @@ import torch
 from torch import Tensor, nn
 
 from dualstudent.data.samples import ImageSamples
-from dualstudent.data.transforms.augment import Augmentation, Normalization
+from dualstudent.data.transforms.normalization import Normalization
+from dualstudent.data.transforms.policy import Transform, Transforms
 from dualstudent.prediction import Prediction
 from dualstudent.training.evaluation import Evaluation, Evaluator, evaluation_mode
 
@@ -28,7 +29,7 @@ class Says(nn.Module):
 def evaluator(track: int = 0, noise: float = 0.0) -> Evaluator:
     pixels = torch.arange(len(LABELS), dtype=torch.uint8).reshape(-1, 1, 1, 1)
     samples = ImageSamples(
-        pixels, Augmentation(noise=noise), Normalization(mean=(0.0,), std=(1.0,))
+        pixels, Transforms(weak=Transform(noise=noise)), Normalization(mean=(0.0,), std=(1.0,))
     )
     return Evaluator(samples, LABELS, threshold=0.5, seed=0, track=track)
 
@@ -81,7 +82,7 @@ def test_answers_that_a_perturbation_changes_are_not_stable() -> None:
 
 def test_there_is_no_top_5_of_five_classes() -> None:
     samples = ImageSamples(
-        torch.zeros(1, 1, 1, 1, dtype=torch.uint8), Augmentation(), Normalization()
+        torch.zeros(1, 1, 1, 1, dtype=torch.uint8), Transforms(), Normalization()
     )
     few = Evaluator(samples, torch.tensor([0]), threshold=0.5, seed=0)
 

@@ -130,7 +130,7 @@ def test_a_damaged_result_is_one_line(
         ("batch.labeled=64", "leaves no room"),
         ("batch.size=5000", "more than the 1392 samples"),
         ("normalization.mean=[0.1, 0.2, 0.3]", "3 values"),
-        ("augmentation.translate=8", "out of sight"),
+        ("transforms.weak.translate=8", "out of sight"),
         ("data.image_size=3", "at least 4 pixels"),
         ("data.split='nowhere.json'", "not a readable split manifest"),
     ],

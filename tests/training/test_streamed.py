@@ -29,12 +29,12 @@ CHANGES = (
     "data.image_size=32",
     "normalization.mean=[0.485, 0.456, 0.406]",
     "normalization.std=[0.229, 0.224, 0.225]",
-    "augmentation.translate=0",
-    "augmentation.noise=0",
-    "augmentation.random_resized_crop=true",
-    "augmentation.flip=true",
-    "augmentation.jitter=[0.4, 0.4, 0.4, 0.1]",
-    "augmentation.rotate=10",
+    "transforms.weak.translate=0",
+    "transforms.weak.noise=0",
+    "transforms.weak.random_resized_crop=true",
+    "transforms.weak.flip=true",
+    "transforms.weak.jitter=[0.4, 0.4, 0.4, 0.1]",
+    "transforms.weak.rotate=10",
     "batch.size=12",
     "batch.labeled=4",
     "schedule.epochs=3",
@@ -174,7 +174,7 @@ def test_processes_that_share_a_run_end_it_together(tmp_path: Path) -> None:
     shared = recipe(
         write_imagenet(tmp_path / "data"), 0, "device.processes=2", "data.broken_share=0"
     )
-    data = prepare(shared.data, shared.seed, shared.augmentation, shared.normalization)
+    data = prepare(shared.data, shared.seed, shared.transforms, shared.normalization)
     met_by_follower = (
         BatchLoader(data, shared.batch, shared.seed, shard=Shard(1, 2)).batch(0).indices
     )

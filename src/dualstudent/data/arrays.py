@@ -16,7 +16,8 @@ from dualstudent.data.features import FeaturePerturbation, FeatureSamples, Stand
 from dualstudent.data.images.decoding import UnreadableImage, convert_image
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import ImageSamples, Samples
-from dualstudent.data.transforms.augment import Augmentation, Normalization
+from dualstudent.data.transforms.normalization import Normalization
+from dualstudent.data.transforms.policy import Transforms
 from dualstudent.errors import UserError
 
 LabelsLike = ArrayLike | Sequence[object]
@@ -30,9 +31,10 @@ def prepare_arrays(
     X: ArrayLike | Dataset[Any],
     y: LabelsLike | None = None,
     test: tuple[ArrayLike, LabelsLike] | Dataset[Any] | None = None,
-    augmentation: Augmentation | None = None,
+    transforms: Transforms | None = None,
     normalization: Normalization | None = None,
     perturbation: FeaturePerturbation | None = None,
+    strong_perturbation: FeaturePerturbation | None = None,
 ) -> PreparedData:
     """Arrays, or PyTorch datasets, as what :func:`dualstudent.train` can be handed.
 
@@ -44,9 +46,10 @@ def prepare_arrays(
             (N, features); or a dataset of (sample, label) pairs, see :func:`arrays_from_dataset`.
         y: (N,), any labels; −1, None or NaN where unknown; not beside a dataset.
         test: other samples with labels that are all known; default: none.
-        augmentation: what perturbs images; default: nothing.
+        transforms: what perturbs images; default: nothing.
         normalization: of images.
         perturbation: what perturbs feature vectors; default: nothing.
+        strong_perturbation: what perturbs their strong views; default: the same.
 
     Example:
         >>> data = prepare_arrays([[0.0, 1.0], [2.0, 3.0], [4.0, 6.0]], ["no", "yes", None])
@@ -60,14 +63,15 @@ def prepare_arrays(
     if y is None:
         raise UserError("y is missing: labels, with -1 where unknown")
     classes, labels = encode_labels(y)
-    train = make_samples(X, augmentation, normalization, perturbation)
+    views = (transforms, normalization, perturbation, strong_perturbation)
+    train = make_samples(X, *views)
     if len(train) != len(labels):
         raise UserError(f"X has {len(train)} samples but y {len(labels)} labels")
     if test is not None and not (isinstance(test, tuple | list) and len(test) == 2):
         raise UserError("test must be a pair (X, y) of samples and labels, or a dataset")
     others, their_labels = (np.asarray(X)[:0], ()) if test is None else test
     scale = train.standardization if isinstance(train, FeatureSamples) else None
-    tested = make_samples(others, augmentation, normalization, perturbation, scale)
+    tested = make_samples(others, *views, scale)
     test_labels = _test_labels(their_labels, classes)
     if tested.shape != train.shape or len(tested) != len(test_labels):
         raise UserError(
@@ -124,26 +128,29 @@ def encode_labels(y: LabelsLike) -> tuple[NDArray[Any], Tensor]:
 
 def make_samples(
     X: ArrayLike,
-    augmentation: Augmentation | None = None,
+    transforms: Transforms | None = None,
     normalization: Normalization | None = None,
     perturbation: FeaturePerturbation | None = None,
+    strong_perturbation: FeaturePerturbation | None = None,
     standardization: Standardization | None = None,
 ) -> Samples:
     """Images or feature vectors, by their dimensions; see :func:`prepare_arrays`.
 
     Args:
         X: images or feature vectors.
-        augmentation: what perturbs images.
+        transforms: what perturbs images.
         normalization: of images.
         perturbation: what perturbs feature vectors.
+        strong_perturbation: what perturbs their strong views.
         standardization: of feature vectors; default: measured on these.
     """
     array = np.asarray(X)
     if array.ndim == 2:
         scale = standardization or Standardization.of(array)
-        return FeatureSamples(scale.applied(array), perturbation or FeaturePerturbation(), scale)
+        weak = perturbation or FeaturePerturbation()
+        return FeatureSamples(scale.applied(array), weak, scale, strong_perturbation)
     return ImageSamples(
-        _pixels(array), augmentation or Augmentation(), normalization or Normalization()
+        _pixels(array), transforms or Transforms(), normalization or Normalization()
     )
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional as F
 
+from dualstudent.data.transforms.resize import resize
 from dualstudent.errors import UserError
 
 _NAMES_SHOWN = 20
@@ -128,17 +128,11 @@ class Images:
         return Images(self.name, self.pixels[kept], labels, classes=tuple(names))
 
     def resize(self, size: int) -> "Images":
-        """The images at ``size`` × ``size`` pixels, by cubic interpolation."""
+        """The images at ``size`` × ``size`` pixels: :func:`~.transforms.resize.resize`."""
         if self.pixels.shape[2:] == (size, size):
             return self
         # In pieces, so that the data set never exists as floats.
-        pieces = [
-            F.interpolate(piece.float(), (size, size), mode="bicubic", align_corners=False)
-            .round_()
-            .clamp_(0, 255)
-            .to(torch.uint8)
-            for piece in torch.split(self.pixels, 4096)
-        ]
+        pieces = [resize(piece, size) for piece in torch.split(self.pixels, 4096)]
         return replace(self, pixels=torch.cat(pieces))
 
     def fingerprint(self) -> str:

@@ -11,6 +11,7 @@ from pydantic import Field
 from torch import Tensor
 
 from dualstudent.data.samples import Digest, Samples, feed
+from dualstudent.data.transforms.policy import Draw
 from dualstudent.settings import Settings
 
 _ROWS_AT_A_TIME = 4096
@@ -64,23 +65,29 @@ class FeatureSamples(Samples):
 
     Args:
         vectors: (N, features) float32, with mean 0 and standard deviation 1 in training.
-        perturbation: what perturbs a view.
+        weak: what perturbs a weak view.
         standardization: that ``vectors`` went through, to be kept with what learns from them.
+        strong: what perturbs a strong view; default: the same as a weak one.
 
     Example:
         >>> table = np.array([[1.0, 7.0], [3.0, 8.0]])
         >>> scale = Standardization.of(table)
         >>> samples = FeatureSamples(scale.applied(table), FeaturePerturbation(noise=0.1), scale)
-        >>> clean, noisy = samples.views(torch.tensor([1]), [None, torch.Generator()])
+        >>> draw = Draw("weak", torch.Generator())
+        >>> clean, noisy = samples.views(torch.tensor([1]), [None, draw])
         >>> clean.tolist(), bool((noisy == clean).any())
         ([[1.0, 1.0]], False)
     """
 
     def __init__(
-        self, vectors: Tensor, perturbation: FeaturePerturbation, standardization: Standardization
+        self,
+        vectors: Tensor,
+        weak: FeaturePerturbation,
+        standardization: Standardization,
+        strong: FeaturePerturbation | None = None,
     ) -> None:
         self.standardization = standardization
-        self._vectors, self._perturbation = vectors, perturbation
+        self._vectors, self._weak, self._strong = vectors, weak, strong or weak
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -93,7 +100,7 @@ class FeatureSamples(Samples):
     def __len__(self) -> int:
         return len(self._vectors)
 
-    def views(self, indices: Tensor, draws: Sequence[torch.Generator | None]) -> list[Tensor]:
+    def views(self, indices: Tensor, draws: Sequence[Draw | None]) -> list[Tensor]:
         chosen = self._vectors[indices.to(self._vectors.device, non_blocking=True)]
         return [chosen if draw is None else self._perturbed(chosen, draw) for draw in draws]
 
@@ -105,13 +112,14 @@ class FeatureSamples(Samples):
         return {"mean": torch.from_numpy(scale.mean), "std": torch.from_numpy(scale.std)}
 
     def to(self, device: torch.device | str) -> Self:
-        return type(self)(self._vectors.to(device), self._perturbation, self.standardization)
+        return type(self)(self._vectors.to(device), self._weak, self.standardization, self._strong)
 
-    def _perturbed(self, vectors: Tensor, draw: torch.Generator) -> Tensor:
-        noise, dropout = self._perturbation.noise, self._perturbation.dropout
-        view = torch.empty_like(vectors).normal_(std=noise, generator=draw) if noise else 0.0
-        view = view + vectors
-        if dropout:
-            missing = torch.empty_like(vectors).uniform_(generator=draw) < dropout
+    def _perturbed(self, vectors: Tensor, draw: Draw) -> Tensor:
+        how, generator = self._strong if draw.policy == "strong" else self._weak, draw.generator
+        view = vectors.clone()
+        if how.noise:
+            view += torch.empty_like(vectors).normal_(std=how.noise, generator=generator)
+        if how.dropout:
+            missing = torch.empty_like(vectors).uniform_(generator=generator) < how.dropout
             view.masked_fill_(missing, 0.0)  # 0 is the mean
         return view

@@ -4,18 +4,16 @@ import warnings
 from collections.abc import Sequence
 from typing import Self
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from PIL import Image
 from torch import Tensor
 
 from dualstudent.data.batching.broken import BrokenSamples, Tally
 from dualstudent.data.datasets import ImageFiles
 from dualstudent.data.images.decoding import UnreadableImage, decode
 from dualstudent.data.samples import Digest, Samples
-from dualstudent.data.transforms.augment import Augmentation, Normalization, normalize
-from dualstudent.data.transforms.photos import NUMBERS_PER_VIEW, Draw, clean_view, perturbed_view
+from dualstudent.data.transforms.normalization import Normalization, normalize
+from dualstudent.data.transforms.policy import Draw, Numbers, Transforms, add_noise
+from dualstudent.data.transforms.resize import PHOTO_MARGIN, resize
 from dualstudent.errors import escape_line
 
 
@@ -25,7 +23,7 @@ class FileSamples(Samples):
     Args:
         files: where they are.
         size: of the views, pixels a side.
-        augmentation: what perturbs a view.
+        transforms: what perturbs a weak and a strong view.
         normalization: of the pixel values.
         workers: how many processes should read ahead.
         tally: of the photos that cannot be read.
@@ -35,16 +33,17 @@ class FileSamples(Samples):
         self,
         files: ImageFiles,
         size: int,
-        augmentation: Augmentation,
+        transforms: Transforms,
         normalization: Normalization,
         workers: int = 0,
         tally: Tally | None = None,
     ) -> None:
-        augmentation.check_only(
-            "random_resized_crop", "flip", "jitter", "rotate", where="read from files"
-        )
+        normalization.check_fits(files.channels)
+        transforms.check_fits(size, size)
         self._files, self._size = files, size
-        self._augmentation, self._normalization = augmentation, normalization
+        self._transforms, self._normalization = transforms, normalization
+        # Views with noise travel as floats, all of them, so that they can be joined.
+        self._noisy = transforms.weak.noise > 0 or transforms.strong.noise > 0
         self.workers, self.tally = workers, tally
         self.streamed = True
 
@@ -59,33 +58,28 @@ class FileSamples(Samples):
     def __len__(self) -> int:
         return len(self._files)
 
-    def views(self, indices: Tensor, draws: Sequence[torch.Generator | None]) -> list[Tensor]:
+    def views(self, indices: Tensor, draws: Sequence[Draw | None]) -> list[Tensor]:
         return self.finished(self.unfinished(indices, draws))
 
-    def unfinished(self, indices: Tensor, draws: Sequence[torch.Generator | None]) -> list[Tensor]:
-        """(B, channels, size, size) uint8 each: a quarter of the bytes to bring to the device."""
-        numbers = [_uniform(len(indices), draw) for draw in draws]
-        shape = (len(draws), len(indices), self._size, self._size, self._files.channels)
-        pixels = np.empty(shape, np.uint8)
-        broken: dict[int, str] = {}
-        with warnings.catch_warnings(action="ignore"):  # about metadata that nobody looks at
-            for row, index in enumerate(indices.tolist()):
-                try:
-                    photo = self._photo(index)
-                except UnreadableImage as error:
-                    broken[row] = escape_line(error)
-                    continue
-                for view, table in zip(pixels, numbers, strict=True):
-                    view[row] = np.asarray(self._view(photo, None if table is None else table[row]))
-        if broken:
-            raise BrokenSamples(broken)
-        return [torch.from_numpy(view).permute(0, 3, 1, 2) for view in pixels]
+    def unfinished(self, indices: Tensor, draws: Sequence[Draw | None]) -> list[Tensor]:
+        """(B, channels, size, size) each: bytes, as far as possible, a quarter of the floats."""
+        views = self._pixels(indices, draws)
+        if not self._noisy:
+            return views
+        images = self.finished(views)
+        for view, draw in zip(images, draws, strict=True):
+            if draw is not None:
+                add_noise(view, self._transforms[draw.policy].noise, draw.generator)
+        return images
 
     def finished(self, unfinished: list[Tensor]) -> list[Tensor]:
-        return [normalize(pixels, self._normalization) for pixels in unfinished]
+        return [
+            view if view.is_floating_point() else normalize(view, self._normalization)
+            for view in unfinished
+        ]
 
     def pictures(self, indices: Tensor) -> Tensor | None:
-        (clean,) = self.unfinished(indices, [None])
+        (clean,) = self._pixels(indices, [None])
         return clean
 
     def identify(self, digest: Digest) -> None:
@@ -94,18 +88,45 @@ class FileSamples(Samples):
     def to(self, device: torch.device | str) -> Self:
         return self  # files stay where they are; their views are brought to the device
 
-    def _photo(self, index: int) -> Image.Image:
-        pixels = decode(self._files.path(index), channels=3)
-        return Image.fromarray(np.ascontiguousarray(pixels.transpose(1, 2, 0)))
+    def _pixels(self, indices: Tensor, draws: Sequence[Draw | None]) -> list[Tensor]:
+        """(B, channels, size, size) uint8 each, channels last in memory."""
+        numbers = [
+            {} if draw is None else self._transforms[draw.policy].draw(len(indices), draw.generator)
+            for draw in draws
+        ]
+        views = [
+            torch.empty(
+                (len(indices), *self.shape), dtype=torch.uint8, memory_format=torch.channels_last
+            )
+            for _ in draws
+        ]
+        broken: dict[int, str] = {}
+        for row, index in enumerate(indices.tolist()):
+            try:
+                photo = self._photo(index)
+            except UnreadableImage as error:
+                broken[row] = escape_line(error)
+                continue
+            for view, draw, drawn in zip(views, draws, numbers, strict=True):
+                view[row] = self._frame(photo, draw, _row(drawn, row))[0]
+        if broken:
+            raise BrokenSamples(broken)
+        return [
+            view if draw is None else self._transforms[draw.policy].change(view, drawn)
+            for view, draw, drawn in zip(views, draws, numbers, strict=True)
+        ]
 
-    def _view(self, photo: Image.Image, numbers: NDArray[np.float64] | None) -> Image.Image:
-        if numbers is None:
-            return clean_view(photo, self._size)
-        return perturbed_view(photo, self._size, self._augmentation, Draw.of(numbers))
+    def _photo(self, index: int) -> Tensor:
+        """(1, channels, H, W) uint8."""
+        with warnings.catch_warnings(action="ignore"):  # about metadata that nobody looks at
+            return torch.from_numpy(decode(self._files.path(index), channels=3))[None]
+
+    def _frame(self, photo: Tensor, draw: Draw | None, numbers: Numbers) -> Tensor:
+        """(1, channels, size, size) uint8: the middle of a photo, or what a view shows of it."""
+        if draw is None:
+            return resize(photo, self._size, PHOTO_MARGIN)
+        return self._transforms[draw.policy].frame(photo, numbers, self._size)
 
 
-def _uniform(count: int, draw: torch.Generator | None) -> NDArray[np.float64] | None:
-    """(count, NUMBERS_PER_VIEW), drawn at once; None for a clean view."""
-    if draw is None:
-        return None
-    return torch.rand(count, NUMBERS_PER_VIEW, generator=draw, dtype=torch.float64).numpy()
+def _row(numbers: Numbers, row: int) -> Numbers:
+    return {key: table[row : row + 1] for key, table in numbers.items()}

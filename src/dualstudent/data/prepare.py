@@ -22,7 +22,8 @@ from dualstudent.data.samples import ImageSamples, Samples
 from dualstudent.data.sources.catalog import DataSetName, load
 from dualstudent.data.sources.files import data_folder
 from dualstudent.data.splits import choose_images, choose_labeled, read_manifest, share_of
-from dualstudent.data.transforms.augment import Augmentation, Normalization
+from dualstudent.data.transforms.normalization import Normalization
+from dualstudent.data.transforms.policy import Transforms
 from dualstudent.errors import UserError
 from dualstudent.parallel import count_cores
 from dualstudent.settings import Settings
@@ -162,7 +163,7 @@ class DataSettings(Settings):
 def prepare(
     settings: DataSettings,
     seed: int,
-    augmentation: Augmentation | None = None,
+    transforms: Transforms | None = None,
     normalization: Normalization | None = None,
 ) -> PreparedData:
     """Load what ``settings`` name and hide the labels that the run must not see.
@@ -170,27 +171,27 @@ def prepare(
     Args:
         settings: which data, how many labels.
         seed: decides which samples have a label.
-        augmentation: what perturbs a view; default: nothing.
+        transforms: what perturbs a view; default: nothing.
         normalization: of the pixel values.
     """
-    augmentation, normalization = augmentation or Augmentation(), normalization or Normalization()
+    transforms, normalization = transforms or Transforms(), normalization or Normalization()
     if settings.path is not None:
         size = settings.image_size or OWN_IMAGE_SIZE
         images = decode_images(settings.listing(), size, settings.channels)
-        return prepare_files(images, settings.validation, seed, augmentation, normalization)
+        return prepare_files(images, settings.validation, seed, transforms, normalization)
     if settings.source is None:
         raise UserError(
             "the recipe names no data.source: its data are handed over from Python, as the "
             "argument data of train, resume or load_trained"
         )
-    return _prepared_from_published(settings, settings.source, seed, augmentation, normalization)
+    return _prepared_from_published(settings, settings.source, seed, transforms, normalization)
 
 
 def _prepared_from_published(
     settings: DataSettings,
     name: DataSetName,
     seed: int,
-    augmentation: Augmentation,
+    transforms: Transforms,
     normalization: Normalization,
 ) -> PreparedData:
     if {name, settings.target} in ({name}, *_SHARE_IMAGES):
@@ -212,7 +213,7 @@ def _prepared_from_published(
     labels[labeled] = source.labels[labeled]
     made = _Maker(
         settings.image_size or source.image_size,
-        augmentation,
+        transforms,
         normalization,
         settings.workers,
         Tally(settings.broken_share),
@@ -236,7 +237,7 @@ class _Maker:
     """Makes samples of data sets, all in the same way."""
 
     size: int
-    augmentation: Augmentation
+    transforms: Transforms
     normalization: Normalization
     workers: int | None
     tally: Tally
@@ -253,14 +254,14 @@ class _Maker:
             )
         pixels = [part.resize(self.size).pixels for part in images]
         together = pixels[0] if len(pixels) == 1 else torch.cat(pixels)
-        return ImageSamples(together, self.augmentation, self.normalization)
+        return ImageSamples(together, self.transforms, self.normalization)
 
     def _streamed(self, parts: Sequence[Images | ImageFiles]) -> Samples:
         (files,) = parts  # another data set has other classes, so nothing adapts to it
         assert isinstance(files, ImageFiles)
         workers = count_cores() if self.workers is None else self.workers
         return FileSamples(
-            files, self.size, self.augmentation, self.normalization, workers, self.tally
+            files, self.size, self.transforms, self.normalization, workers, self.tally
         )
 
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from dualstudent.data.batching.broken import Tally
-from dualstudent.data.transforms.augment import Augmentation, Normalization, normalize, perturb
-from dualstudent.errors import UserError
+from dualstudent.data.transforms.normalization import Normalization, normalize
+from dualstudent.data.transforms.policy import Draw, Transforms, perturb
 
 _SHARE_OF_DEVICE = 1 / 4  # of its free memory, for samples; networks and views need the rest
 
@@ -48,12 +48,12 @@ class Samples(ABC):
     def __len__(self) -> int: ...
 
     @abstractmethod
-    def views(self, indices: Tensor, draws: Sequence[torch.Generator | None]) -> list[Tensor]:
+    def views(self, indices: Tensor, draws: Sequence[Draw | None]) -> list[Tensor]:
         """One tensor of the samples at ``indices`` per entry of ``draws``.
 
         Args:
             indices: (B,) int64, best on the CPU, from which they are brought to the samples.
-            draws: a generator decides all that perturbs its view; None asks for the clean samples.
+            draws: what perturbs each view; None asks for the clean samples.
 
         Returns:
             (B, *shape) float32 each. Every sample is read once, however many views there are.
@@ -62,7 +62,7 @@ class Samples(ABC):
             BrokenSamples: names all that cannot be read.
         """
 
-    def unfinished(self, indices: Tensor, draws: Sequence[torch.Generator | None]) -> list[Tensor]:
+    def unfinished(self, indices: Tensor, draws: Sequence[Draw | None]) -> list[Tensor]:
         """Like :meth:`views`, in the form that travels best between processes and devices."""
         return self.views(indices, draws)
 
@@ -96,14 +96,17 @@ class ImageSamples(Samples):
 
     Args:
         pixels: (N, channels, H, W) uint8.
-        augmentation: what perturbs a view.
+        transforms: what perturbs a weak and a strong view.
         normalization: of the pixel values.
         device: where views are made; default: where the pixels are.
 
     Example:
         >>> black = torch.zeros(5, 1, 2, 2, dtype=torch.uint8)
-        >>> samples = ImageSamples(black, Augmentation(noise=0.1), Normalization())
-        >>> clean, noisy = samples.views(torch.tensor([3]), [None, torch.Generator()])
+        >>> from dualstudent import Transform
+        >>> noise = Transforms(weak=Transform(noise=0.1))
+        >>> samples = ImageSamples(black, noise, Normalization())
+        >>> draw = Draw("weak", torch.Generator())
+        >>> clean, noisy = samples.views(torch.tensor([3]), [None, draw])
         >>> clean.unique().item(), noisy.unique().numel()
         (-1.0, 4)
     """
@@ -111,14 +114,14 @@ class ImageSamples(Samples):
     def __init__(
         self,
         pixels: Tensor,
-        augmentation: Augmentation,
+        transforms: Transforms,
         normalization: Normalization,
         device: torch.device | None = None,
     ) -> None:
-        augmentation.check_only("translate", "flip", "noise", where="in memory")
-        _check_fit(pixels, augmentation, normalization)
+        normalization.check_fits(pixels.shape[1])
+        transforms.check_fits(*pixels.shape[2:])
         self.pixels, self._device = pixels, device or pixels.device
-        self._augmentation, self._normalization = augmentation, normalization
+        self._transforms, self._normalization = transforms, normalization
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -131,13 +134,13 @@ class ImageSamples(Samples):
     def __len__(self) -> int:
         return len(self.pixels)
 
-    def views(self, indices: Tensor, draws: Sequence[torch.Generator | None]) -> list[Tensor]:
+    def views(self, indices: Tensor, draws: Sequence[Draw | None]) -> list[Tensor]:
         chosen = self.pixels[indices.to(self.pixels.device, non_blocking=True)]
         chosen = chosen.to(self._device, non_blocking=True)
         return [
             normalize(chosen, self._normalization)
             if draw is None
-            else perturb(chosen, self._augmentation, self._normalization, draw)
+            else perturb(chosen, self._transforms[draw.policy], self._normalization, draw.generator)
             for draw in draws
         ]
 
@@ -152,28 +155,12 @@ class ImageSamples(Samples):
         free = free_memory(device)
         fits = free is None or self.pixels.nbytes <= free * _SHARE_OF_DEVICE
         pixels = self.pixels.to(device) if fits else self.pixels
-        return type(self)(pixels, self._augmentation, self._normalization, device)
+        return type(self)(pixels, self._transforms, self._normalization, device)
 
 
 def free_memory(device: torch.device) -> int | None:
     """Free bytes of a device of its own memory; None for the CPU, whose memory is not another."""
     return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else None
-
-
-def _check_fit(pixels: Tensor, augmentation: Augmentation, normalization: Normalization) -> None:
-    channels, image_size = pixels.shape[1], min(pixels.shape[2:])
-    for key in ("mean", "std"):
-        values = getattr(normalization, key)
-        if len(values) not in (1, channels):
-            raise UserError(
-                f"normalization.{key} has {len(values)} values, the images have {channels} "
-                "channel(s)"
-            )
-    if augmentation.translate >= image_size:
-        raise UserError(
-            f"augmentation.translate = {augmentation.translate} moves images of "
-            f"{image_size} pixels out of sight; use less than {image_size}"
-        )
 
 
 def feed(digest: Digest, tensor: Tensor) -> None:

@@ -25,7 +25,7 @@ from dualstudent.data.arrays import (
 )
 from dualstudent.data.features import FeaturePerturbation, Standardization
 from dualstudent.data.samples import Samples
-from dualstudent.data.transforms.augment import Augmentation
+from dualstudent.data.transforms.policy import Transform, Transforms
 from dualstudent.errors import UserError
 from dualstudent.estimator.choices import build_recipe
 from dualstudent.networks.build import AnyNetworkSettings, build_network
@@ -206,8 +206,8 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             noise = _NOISE_OF_PIXELS if of_images else _NOISE_OF_FEATURES
         try:
             if of_images:
-                augmentation = Augmentation(translate=self.translate, flip=self.flip, noise=noise)
-                return {"augmentation": augmentation}
+                weak = Transform(translate=self.translate, flip=self.flip, noise=noise)
+                return {"transforms": Transforms(weak=weak)}
             return {"perturbation": FeaturePerturbation(noise=noise, dropout=self.feature_dropout)}
         except ValidationError as error:
             problem = error.errors()[0]

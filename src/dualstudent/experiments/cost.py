@@ -14,7 +14,7 @@ from dualstudent.batch import Batch
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import ImageSamples
 from dualstudent.data.splits import share_of
-from dualstudent.data.transforms.augment import Augmentation
+from dualstudent.data.transforms.policy import Transforms
 from dualstudent.grid import runs_at_a_time
 from dualstudent.methods import Method
 from dualstudent.recipes.schema import Recipe
@@ -141,7 +141,7 @@ def _built(recipe: Recipe) -> tuple[Method, list[SGD]]:
 def _stand_in(recipe: Recipe) -> PreparedData:
     """Data of the right shape and number of classes, of which a batch is all there is."""
     black = torch.zeros(recipe.batch.size, *_shape(recipe), dtype=torch.uint8)
-    images = ImageSamples(black, Augmentation(), recipe.normalization)
+    images = ImageSamples(black, Transforms(), recipe.normalization)
     indices = torch.arange(len(images))
     classes = tuple(map(str, range(_classes(recipe))))
     unknown = torch.full((len(images),), -1)

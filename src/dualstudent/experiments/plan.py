@@ -11,7 +11,14 @@ from pydantic import BaseModel
 from dualstudent.errors import UserError
 from dualstudent.experiments.panels import TWO_CLASSES, misfit
 from dualstudent.experiments.schema import BudgetName, Cell, Experiment, Table
-from dualstudent.recipes.reading import apply_changes, merge, recipe_table, validate
+from dualstudent.recipes.reading import (
+    apply_changes,
+    merge,
+    move_key,
+    recipe_table,
+    rename_old_keys,
+    validate,
+)
 from dualstudent.recipes.schema import Recipe
 
 _SAID_OTHERWISE = {
@@ -21,7 +28,7 @@ _SAID_OTHERWISE = {
 }
 
 # Keys that were renamed: a digest has their first names, so that runs made before are found.
-_NAMES_IN_DIGESTS = {"normalization": "normalisation"}
+_NAMES_IN_DIGESTS = {"normalization": "normalisation", "transforms.weak": "augmentation"}
 _UNNAMED_ONCE = ("sgd", "cosine", "cyclic")  # the optimizer and the schedules without a name
 
 
@@ -115,7 +122,7 @@ def run_name(recipe: Recipe) -> str:
     Experiments that need the same run find it under the same name. Settings at their default
     do not take part, so that a setting that is new keeps the names of runs made before.
     """
-    stated = {_NAMES_IN_DIGESTS.get(key, key): value for key, value in _stated(recipe).items()}
+    stated = _stated(recipe)
     del stated["seed"]
     data = recipe.data
     where = "-".join(data.domains)
@@ -123,8 +130,10 @@ def run_name(recipe: Recipe) -> str:
     return f"{recipe.method.name}-{where}-{labels}-{_digest(stated)}-seed{recipe.seed}"
 
 
-def _digest(value: object) -> str:
-    text = json.dumps(value, sort_keys=True, default=str)  # TOML has dates, too
+def _digest(table: Table) -> str:
+    for name, first in _NAMES_IN_DIGESTS.items():
+        table = move_key(table, name, first)
+    text = json.dumps(table, sort_keys=True, default=str)  # TOML has dates, too
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
@@ -192,7 +201,7 @@ def _table(experiment: Experiment, budget: BudgetName, cell: Cell) -> Table:
         layers += [cpu.settings, cpu.rows[cell.row]]
     table = recipe_table(base)
     for layer in layers:
-        table = merge(table, layer)
+        table = merge(table, rename_old_keys(layer, f"experiment {experiment.name}"))
     return table | {"description": f"{experiment.name}: {cell}"}
 
 

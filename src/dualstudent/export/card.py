@@ -3,7 +3,7 @@
 import json
 from typing import Literal
 
-from dualstudent.data.transforms.augment import Normalization
+from dualstudent.data.transforms.normalization import Normalization
 from dualstudent.networks.build import AnyNetworkSettings
 from dualstudent.settings import Settings
 

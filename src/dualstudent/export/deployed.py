@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from dualstudent.data.transforms.augment import factor_and_offset
+from dualstudent.data.transforms.normalization import factor_and_offset
 from dualstudent.export.card import ModelCard
 from dualstudent.networks.build import build_network
 from dualstudent.networks.network import Network, NetworkSettings

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from dualstudent.atomic import check_free, create_file
 from dualstudent.data.samples import Samples
-from dualstudent.data.transforms.augment import Normalization, factor_and_offset
+from dualstudent.data.transforms.normalization import Normalization, factor_and_offset
 from dualstudent.errors import UserError
 from dualstudent.export.card import ModelCard, preprocessing_in_words
 from dualstudent.export.deployed import DeployedModel, drop_weight_norm, fold_state

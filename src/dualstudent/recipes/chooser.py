@@ -61,9 +61,9 @@ def choose_recipe(check: DataCheck, cuda: bool, wanted: Mapping[str, Any] | None
         "batch.labeled": _about_labeled(batch["labeled"], labeled),
         "batch.size": _about_unlabeled(batch, unlabeled),
         "schedule.epochs": f"of {per_epoch:,} steps each, {epochs * per_epoch:,} in all",
-        "augmentation.translate": "views are shifted by up to a twelfth of the image",
-        "augmentation.flip": "a mirrored digit or letter is another one; for photos of things "
-        "--set augmentation.flip=true",
+        "transforms.weak.translate": "views are shifted by up to a twelfth of the image",
+        "transforms.weak.flip": "a mirrored digit or letter is another one; for photos of things "
+        "--set transforms.weak.flip=true",
     }
     set_already = dict.fromkeys(_keys(wanted), "as you set it")
     return Choice(
@@ -78,7 +78,7 @@ def _table(data: Table, network: str, batch: dict[str, int], epochs: int) -> Tab
     size, is_gray = data["image_size"], data["channels"] == 1
     return {
         "data": data,
-        "augmentation": {"translate": size // 12, "noise": 0.15 if is_gray else 0.0},
+        "transforms": {"weak": {"translate": size // 12, "noise": 0.15 if is_gray else 0.0}},
         "network": {"name": network},
         "method": {
             "name": "dual-student",

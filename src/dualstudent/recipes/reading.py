@@ -2,9 +2,10 @@
 
 import tomllib
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib import resources
 from pathlib import Path
+from typing import Any, cast
 
 import tomli_w
 from pydantic import ValidationError
@@ -15,7 +16,8 @@ from dualstudent.recipes.schema import Recipe
 from dualstudent.settings import Table, explain, suggest
 
 _TABLES = (".csv", ".tsv", ".parquet")  # of own images
-RENAMED = {"normalisation": "normalization"}  # sections of recipes written by earlier versions
+# Sections of recipes written by earlier versions, and what they are called now.
+RENAMED = {"normalisation": "normalization", "augmentation": "transforms.weak"}
 
 
 class RenamedKeyWarning(UserWarning):
@@ -94,6 +96,24 @@ def merge(base: Table, over: Table) -> Table:
     return result
 
 
+def move_key(table: Table, old: str, new: str) -> Table:
+    """What is at ``old`` put under ``new``, both with dots; no empty section is left behind.
+
+    Example:
+        >>> move_key({"a": {"b": {"x": 1}}, "c": {"y": 2}}, "a.b", "c")
+        {'c': {'x': 1, 'y': 2}}
+    """
+    section, _, last = old.rpartition(".")
+    inside = table.get(section) if section else table
+    if not isinstance(inside, dict) or last not in inside:
+        return table
+    rest = {key: value for key, value in inside.items() if key != last}
+    if section:
+        others = {key: value for key, value in table.items() if key != section}
+        rest = others | {section: rest} if any(rest.values()) else others
+    return merge(_nested(new.split("."), inside[last]), rest)
+
+
 def to_toml(recipe: Recipe) -> str:
     """The recipe with every setting spelled out."""
     return tomli_w.dumps(recipe.model_dump(mode="json", exclude_none=True))
@@ -124,7 +144,7 @@ def _resolved(name: str, seen: tuple[str, ...]) -> Table:
         table = tomllib.loads(recipe_source(name))
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"recipe {name}: not valid TOML: {error}") from error
-    table = _rename_old_keys(table, f"recipe {name}")
+    table = rename_old_keys(table, f"recipe {name}")
     if {"rows", "columns"} <= table.keys():
         raise UserError(f"recipe {name}: is an experiment; 'dualstudent reproduce {name}' runs it")
     base = table.pop("extends", None)
@@ -137,12 +157,12 @@ def _resolved(name: str, seen: tuple[str, ...]) -> Table:
     return merge(_resolved(base, (*seen, name)), table)
 
 
-def _rename_old_keys(table: Table, where: str) -> Table:
+def rename_old_keys(table: Table, where: str) -> Table:
     """The table with the keys of today; each old one is named in a warning."""
     for old, new in RENAMED.items():
         if old in table:
             warnings.warn(f"{where}: {old} is called {new} now", RenamedKeyWarning, stacklevel=2)
-            table = {new if key == old else key: value for key, value in table.items()}
+            table = move_key(table, old, new)
     return table
 
 
@@ -192,7 +212,10 @@ def _apply(table: Table, change: str) -> None:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text.strip()  # a bare word is a string
-    addition: Table = {parts[-1]: value}
-    for part in reversed(parts[:-1]):
-        addition = {part: addition}
-    table.update(merge(table, _rename_old_keys(addition, "--set")))
+    table.update(merge(table, rename_old_keys(_nested(parts, value), "--set")))
+
+
+def _nested(keys: Sequence[str], value: Any) -> Table:
+    for key in reversed(keys):
+        value = {key: value}
+    return cast(Table, value)

@@ -7,7 +7,8 @@ from pydantic import Field, model_validator
 
 from dualstudent.data.batching.loader import BatchSettings
 from dualstudent.data.prepare import DataSettings
-from dualstudent.data.transforms.augment import Augmentation, Normalization
+from dualstudent.data.transforms.normalization import Normalization
+from dualstudent.data.transforms.policy import Transforms
 from dualstudent.methods import AnyMethodSettings
 from dualstudent.networks.build import AnyNetworkSettings
 from dualstudent.optimization.optimizers import AnyOptimizer
@@ -75,7 +76,7 @@ class Recipe(Settings):
     seed: int = Field(0, ge=0)
     data: DataSettings
     normalization: Normalization = Normalization()
-    augmentation: Augmentation = Augmentation()
+    transforms: Transforms = Transforms()
     network: AnyNetworkSettings
     method: AnyMethodSettings
     batch: BatchSettings

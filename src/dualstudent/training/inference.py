@@ -11,6 +11,7 @@ from dualstudent.calibration import PredictedSet
 from dualstudent.data.batching.prefetch import Prefetch
 from dualstudent.data.batching.readers import ChunkReader
 from dualstudent.data.samples import Samples
+from dualstudent.data.transforms.policy import Draw
 from dualstudent.generators import make_generator
 from dualstudent.methods import Method
 from dualstudent.stability import instability, is_stable
@@ -34,9 +35,9 @@ def probabilities(network: nn.Module, samples: Samples, perturbed_by: int | None
     with evaluation_mode(network):
         for start in range(0, len(samples), CHUNK):
             indices = torch.arange(start, min(start + CHUNK, len(samples)))
-            draw = None
+            draw: Draw | None = None
             if perturbed_by is not None:
-                draw = make_generator(perturbed_by, "test view", start, device=device)
+                draw = Draw("weak", make_generator(perturbed_by, "test view", start, device=device))
             (view,) = samples.views(indices, [draw])
             answers.append(
                 network(view.to(weight.dtype)).class_logits.cpu().double().softmax(dim=1)

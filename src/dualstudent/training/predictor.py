@@ -18,6 +18,7 @@ from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import ImageSamples
 from dualstudent.data.sources.catalog import StreamedName
 from dualstudent.data.sources.files import RIGHTS_TO_IMAGES, path_exists
+from dualstudent.data.transforms.policy import Draw
 from dualstudent.errors import UserError
 from dualstudent.generators import make_generator
 from dualstudent.parallel import Progress, count_cores, map_threads
@@ -110,16 +111,17 @@ class Predictor:
     def _samples(self, pixels: Sequence[NDArray[np.uint8]]) -> ImageSamples:
         stacked = np.stack(pixels) if pixels else np.empty((0, *self._shape), np.uint8)
         return ImageSamples(
-            torch.from_numpy(stacked), self._recipe.augmentation, self._recipe.normalization
+            torch.from_numpy(stacked), self._recipe.transforms, self._recipe.normalization
         )
 
     def _answers(
         self, pixels: Sequence[NDArray[np.uint8]], start: int
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         method, device = self._method, self._device
-        draw = make_generator(self._recipe.seed, "test view", start, device=device)
+        generator = make_generator(self._recipe.seed, "test view", start, device=device)
         indices = torch.arange(len(pixels))
-        clean, perturbed = self._samples(pixels).to(device).views(indices, [None, draw])
+        draws = [None, Draw("weak", generator)]
+        clean, perturbed = self._samples(pixels).to(device).views(indices, draws)
         said = answer(method, indices, clean, perturbed)
         agree = said.agree if len(method.headline) > 1 else None
         return said.probabilities, said.stable, agree

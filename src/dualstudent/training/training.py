@@ -26,7 +26,7 @@ class Training:
     Args:
         recipe: what to build.
         data: what to learn from, instead of what ``recipe.data`` names. Its perturbations are its
-            own: ``recipe.augmentation`` and ``recipe.normalization`` are not looked at.
+            own: ``recipe.transforms`` and ``recipe.normalization`` are not looked at.
         check: is shown the data before anything is built for them, and may refuse them.
 
     Raises:
@@ -51,7 +51,7 @@ class Training:
         self.recipe = recipe
         self.fabric = build_fabric(recipe.device)
         self.data = data or prepare(
-            recipe.data, recipe.seed, recipe.augmentation, recipe.normalization
+            recipe.data, recipe.seed, recipe.transforms, recipe.normalization
         )
         check(self.data)
         self.method = build_method(recipe, self.data)

@@ -9,11 +9,12 @@ from dualstudent.data.batching.loader import BatchLoader, BatchSettings
 from dualstudent.data.datasets import Images
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import ImageSamples
-from dualstudent.data.transforms.augment import Augmentation, Normalization
+from dualstudent.data.transforms.normalization import Normalization
+from dualstudent.data.transforms.policy import Transform, Transforms
 from dualstudent.errors import UserError
 
 LABELS_ONLY = Views(("weak",), ())
-NOISE = Augmentation(noise=0.5)
+NOISE = Transforms(weak=Transform(noise=0.5))
 
 
 def made_up(samples: int, labeled: int, side: int = 1) -> PreparedData:
@@ -24,11 +25,11 @@ def made_up(samples: int, labeled: int, side: int = 1) -> PreparedData:
     images = Images("made up", pixels, truth, tuple("0123456789"))
     return PreparedData(
         classes=images.classes,
-        train=ImageSamples(pixels, Augmentation(), Normalization()),
+        train=ImageSamples(pixels, Transforms(), Normalization()),
         labels=torch.where(indices < labeled, truth, -1),
         labeled=indices[:labeled],
         unlabeled=indices if labeled == samples else indices[labeled:],
-        test=ImageSamples(pixels, Augmentation(), Normalization()),
+        test=ImageSamples(pixels, Transforms(), Normalization()),
         test_labels=truth,
         source=images,
     )
@@ -38,13 +39,13 @@ def batches(
     data: PreparedData,
     size: int,
     labeled: int,
-    augmentation: Augmentation | None = None,
+    transforms: Transforms | None = None,
     seed: int = 0,
     views: Views = TWO_VIEWS,
 ) -> BatchLoader:
-    if augmentation is not None:
+    if transforms is not None:
         assert isinstance(data.source, Images)
-        train = ImageSamples(data.source.pixels, augmentation, Normalization())
+        train = ImageSamples(data.source.pixels, transforms, Normalization())
         data = replace(data, train=train)
     return BatchLoader(
         data,
@@ -151,7 +152,9 @@ def test_a_batch_is_a_function_of_seed_and_step() -> None:
     data = made_up(100, labeled=20, side=4)
 
     def fresh(seed: int) -> BatchLoader:
-        return batches(data, 16, 4, Augmentation(translate=1, flip=True, noise=0.1), seed)
+        return batches(
+            data, 16, 4, Transforms(weak=Transform(translate=1, flip=True, noise=0.1)), seed
+        )
 
     forwards, backwards = fresh(seed=5), fresh(seed=5)
     in_order = [forwards.batch(step) for step in range(20)]
@@ -164,7 +167,7 @@ def test_a_batch_is_a_function_of_seed_and_step() -> None:
 
 def test_what_is_drawn_depends_on_step_and_view() -> None:
     # One sample only, so that the noise is all that can differ.
-    made = batches(made_up(2, labeled=1, side=100), size=2, labeled=1, augmentation=NOISE)
+    made = batches(made_up(2, labeled=1, side=100), size=2, labeled=1, transforms=NOISE)
     first, second = made.batch(0), made.batch(1)
 
     draws = torch.stack(

@@ -16,14 +16,17 @@ from dualstudent.data.file_samples import FileSamples
 from dualstudent.data.prepare import DataSettings, prepare
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.sources.imagenet import load_imagenet
-from dualstudent.data.transforms.augment import Augmentation, Normalization
+from dualstudent.data.transforms.normalization import Normalization
+from dualstudent.data.transforms.policy import Transform, Transforms
 from dualstudent.errors import UserError
 from dualstudent.signals import STOPS
 from tests.support.imagenet import warns_of_the_count, write_imagenet
 
 pytestmark = warns_of_the_count
 
-LINE = Augmentation(random_resized_crop=True, flip=True, jitter=(0.4, 0.4, 0.4, 0.1), rotate=10)
+LINE = Transforms(
+    weak=Transform(random_resized_crop=True, flip=True, jitter=(0.4, 0.4, 0.4, 0.1), rotate=10)
+)
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +102,7 @@ class HeldBack:
 
 def photos(folder: Path, workers: int) -> FileSamples:
     scale = Normalization(mean=(0,), std=(1,))
-    return FileSamples(load_imagenet("train", folder), 16, Augmentation(), scale, workers)
+    return FileSamples(load_imagenet("train", folder), 16, Transforms(), scale, workers)
 
 
 def test_a_worker_leaves_signals_to_its_parent_and_its_death_is_one_line(folder: Path) -> None:

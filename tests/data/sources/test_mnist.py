@@ -8,7 +8,7 @@ import torch
 
 from dualstudent.data.sources.files import DataWarning
 from dualstudent.data.sources.mnist import load_mnist
-from dualstudent.data.transforms.augment import Normalization, normalize
+from dualstudent.data.transforms.normalization import Normalization, normalize
 from dualstudent.errors import UserError
 from tests.support.permissions import refused_without_rights_to
 

@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from dualstudent.batch import Policy
 from dualstudent.data.batching.broken import BrokenSamples
 from dualstudent.data.batching.samplers import WHOLE, Sampler, Shard
 from dualstudent.data.samples import Samples
+from dualstudent.data.transforms.policy import Draw
 from dualstudent.generators import make_generator
 
 _ATTEMPTS = 100  # to replace samples that cannot be read: enough where nine in ten cannot
@@ -55,7 +57,7 @@ class Role:
     """
 
     sampler: Sampler
-    views: tuple[str, ...]
+    views: tuple[Policy, ...]
 
 
 class StepReader:
@@ -117,13 +119,13 @@ class StepReader:
         return [torch.cat(views) for views in joined]
 
     def _read(
-        self, indices: Tensor, policies: Sequence[str], step: int, role: tuple[str, ...]
+        self, indices: Tensor, policies: Sequence[Policy], step: int, role: tuple[str, ...]
     ) -> list[Tensor]:
         rank = [self._shard.rank] if self._shard.rank else []
         purpose = (self._seed, "view", step)
         draws = [
-            make_generator(*purpose, number, *rank, *role, device=self._device)
-            for number in range(len(policies))
+            Draw(policy, make_generator(*purpose, number, *rank, *role, device=self._device))
+            for number, policy in enumerate(policies)
         ]
         return self._samples.unfinished(indices, draws)
 
@@ -173,4 +175,4 @@ class ChunkReader:
 
     def _views(self, indices: Tensor, start: int) -> list[Tensor]:
         draw = make_generator(self._seed, "test view", start, device=self._device)
-        return self._samples.unfinished(indices, [None, draw])
+        return self._samples.unfinished(indices, [None, Draw("weak", draw)])

@@ -9,13 +9,15 @@ from typing import Literal
 
 import numpy as np
 import PIL
+import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from dualstudent.data.transforms import resize as transforms
 from dualstudent.errors import UserError
 
 # Changes whenever the same file may give other pixels than before.
-DECODER = f"1 with Pillow {PIL.__version__}"
+DECODER = f"2 with Pillow {PIL.__version__}"
 
 Channels = Literal[1, 3]
 
@@ -130,19 +132,17 @@ def read_image_file(path: Path) -> bytes:
 
 
 def resize(pixels: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
-    """The short side brought to ``size``, then the center square; antialiased.
+    """The square in the middle at ``size`` × ``size``, as :mod:`~.data.transforms.resize` does it.
 
     Args:
-        pixels: (channels, H, W), of 1 or 3 channels.
+        pixels: (channels, H, W).
         size: pixels a side.
 
     Returns:
         (channels, size, size).
     """
-    gray = len(pixels) == 1
-    image = Image.fromarray(pixels[0] if gray else np.ascontiguousarray(pixels.transpose(1, 2, 0)))
-    square = np.asarray(ImageOps.fit(image, (size, size), Image.Resampling.BICUBIC))
-    return square[None] if gray else np.ascontiguousarray(square.transpose(2, 0, 1))
+    image = torch.from_numpy(np.require(pixels, requirements="W"))  # torch warns of any other
+    return transforms.resize(image[None], size)[0].numpy()
 
 
 def _upright(image: Image.Image) -> Image.Image:

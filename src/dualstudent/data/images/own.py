@@ -16,7 +16,8 @@ from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import ImageSamples
 from dualstudent.data.sources.files import RIGHTS_TO_IMAGES, path_exists
 from dualstudent.data.splits import choose_held_out
-from dualstudent.data.transforms.augment import Augmentation, Normalization
+from dualstudent.data.transforms.normalization import Normalization
+from dualstudent.data.transforms.policy import Transforms
 from dualstudent.errors import UserError
 
 
@@ -59,7 +60,7 @@ def prepare_files(
     images: DecodedImages,
     validation: float,
     seed: int,
-    augmentation: Augmentation,
+    transforms: Transforms,
     normalization: Normalization,
 ) -> PreparedData:
     """What a run sees of own images; they stay in the file they are mapped from.
@@ -69,7 +70,7 @@ def prepare_files(
         validation: share of the labels to hold out and evaluate on; 0 if there is a test. Copies
             of an image that is held out, labeled or not, take no part in training.
         seed: decides which.
-        augmentation: what perturbs a view.
+        transforms: what perturbs a view.
         normalization: of the pixel values.
     """
     listing = images.listing
@@ -88,11 +89,11 @@ def prepare_files(
     test = pixels[tested] if validation else pixels[trained:]
     return PreparedData(
         listing.classes,
-        ImageSamples(pixels[:trained], augmentation, normalization),
+        ImageSamples(pixels[:trained], transforms, normalization),
         given,
         labeled,
         _all_but(hidden, known, trained) if listing.unlabeled else labeled,
-        ImageSamples(test, augmentation, normalization),
+        ImageSamples(test, transforms, normalization),
         labels[tested],
         source,
         tuple(listing.paths[index] for index in tested.tolist()),

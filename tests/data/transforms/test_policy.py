@@ -6,10 +6,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from dualstudent.data.transforms.augment import Augmentation, Normalization, normalize, perturb
+from dualstudent.data.transforms.color import jitter
+from dualstudent.data.transforms.geometry import random_resized_crop, rotate, translate_and_flip
+from dualstudent.data.transforms.normalization import Normalization, normalize
+from dualstudent.data.transforms.policy import Transform, perturb
+from tests.support.photos import make_photo
 
 CIFAR = Normalization(mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.2616))
+CIFAR_GRAY = Normalization(mean=(0.47,), std=(0.25,))
 UNCHANGED = Normalization(mean=(0.0,), std=(1 / 255,))  # bytes keep their value
+
+
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
 
 
 def random_bytes(*shape: int) -> Tensor:
@@ -20,12 +29,12 @@ def random_bytes(*shape: int) -> Tensor:
 def views(
     image: Tensor,
     count: int,
-    augmentation: Augmentation,
+    transform: Transform,
     normalization: Normalization = UNCHANGED,
     seed: int = 0,
 ) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
-    return perturb(image.expand(count, -1, -1, -1), augmentation, normalization, generator)
+    return perturb(image.expand(count, -1, -1, -1), transform, normalization, generator)
 
 
 @pytest.mark.parametrize("flip", [False, True])
@@ -50,7 +59,7 @@ def test_views_are_the_crops_and_mirrored_crops_of_the_reflected_image(
     if flip:
         crops += [np.flip(crop, axis=2) for crop in crops]
 
-    seen = views(image, 25 * len(crops), Augmentation(translate=translate, flip=flip))
+    seen = views(image, 25 * len(crops), Transform(translate=translate, flip=flip))
 
     seen_bytes = {view.tobytes() for view in seen.round().to(torch.uint8).numpy()}
     assert seen_bytes == {crop.tobytes() for crop in crops}
@@ -59,7 +68,7 @@ def test_views_are_the_crops_and_mirrored_crops_of_the_reflected_image(
 def drawn(seed: int, count: int = 5000) -> Tensor:
     """(3, count): vertical shift, horizontal shift and mirroring of each view."""
     image = torch.arange(256, dtype=torch.uint8).reshape(1, 16, 16)  # says where a pixel was
-    seen = views(image, count, Augmentation(translate=2, flip=True), seed=seed)
+    seen = views(image, count, Transform(translate=2, flip=True), seed=seed)
     here, right = seen[:, 0, 8, 8].round().int(), seen[:, 0, 8, 9].round().int()
     mirrored = right < here
     column = torch.where(mirrored, here % 16 - 7, here % 16 - 8)
@@ -83,11 +92,65 @@ def test_draws_are_independent_of_each_other_of_the_sample_and_of_the_view() -> 
     assert correlation.abs().max() < 0.07  # five standard deviations
 
 
+def test_shifts_then_mirrors_are_drawn_and_then_the_noise() -> None:
+    """Another order would change every result that was kept."""
+    pixels = random_bytes(5, 1, 9, 9)
+    view = perturb(pixels, Transform(translate=2, flip=True, noise=0.1), CIFAR_GRAY, seeded(3))
+
+    generator = seeded(3)
+    rows, columns = torch.randint(-2, 3, (2, 5, 1), generator=generator)
+    mirror = torch.rand(5, 1, generator=generator) < 0.5
+    noise = torch.empty_like(view).normal_(std=0.1, generator=generator)
+    padded = np.pad(pixels.numpy(), ((0, 0), (0, 0), (2, 2), (2, 2)), mode="reflect")
+    for number in range(5):
+        y, x = 2 + int(rows[number]), 2 + int(columns[number])
+        image = torch.from_numpy(padded[number : number + 1, :, y : y + 9, x : x + 9])
+        image = image.flip(3) if mirror[number] else image
+        assert torch.equal(view[number], (normalize(image, CIFAR_GRAY) + noise[number])[0])
+
+
+def test_photos_are_rotated_cropped_moved_and_recolored_in_this_order() -> None:
+    everything = Transform(
+        rotate=20, random_resized_crop=True, translate=3, flip=True, jitter=(0.4, 0.4, 0.4, 0.1)
+    )
+    photo = make_photo(90, 60)
+    numbers = everything.draw(1, seeded(4))
+    view = everything.change(everything.frame(photo, numbers, size=24), numbers)
+
+    expected = rotate(photo, 20, numbers["rotate"])
+    expected = random_resized_crop(expected, (24, 24), numbers["random_resized_crop"])
+    expected = translate_and_flip(expected, numbers["translate"], numbers["flip"] < 0.5)
+    expected = jitter(expected, (0.4, 0.4, 0.4, 0.1), numbers["jitter"])
+    assert torch.equal(view, expected)
+
+
+def test_images_in_memory_keep_their_size_whatever_is_on() -> None:
+    everything = Transform(
+        rotate=20, random_resized_crop=True, translate=3, jitter=(0.4, 0.4, 0.4, 0.1), noise=0.1
+    )
+    pixels = make_photo(9, 7).expand(4, -1, -1, -1)
+    view = perturb(pixels, everything, CIFAR, seeded(0))
+    assert view.shape == (4, 3, 7, 9)
+    assert view.is_contiguous(memory_format=torch.channels_last)
+    assert not torch.equal(view[0], view[1])
+
+
+@pytest.mark.parametrize("key", ["flip", "rotate", "random_resized_crop", "jitter"])
+def test_what_is_off_is_not_drawn(key: str) -> None:
+    on = {"flip": True, "rotate": 5.0, "random_resized_crop": True, "jitter": (0.1, 0, 0, 0)}
+    numbers = Transform.model_validate({key: on[key]}).draw(3, seeded(0))
+    assert set(numbers) == {key} | ({"translate"} if key == "flip" else set())
+    assert all(len(table) == 3 for table in numbers.values())
+    generator = seeded(0)
+    assert not Transform(noise=1).draw(3, generator)
+    assert torch.equal(generator.get_state(), seeded(0).get_state())
+
+
 def test_noise_has_the_set_strength_and_is_independent() -> None:
     image = random_bytes(1, 28, 28)
     clean = normalize(image[None], Normalization())
 
-    noise = views(image, 200, Augmentation(noise=0.15), Normalization()) - clean
+    noise = views(image, 200, Transform(noise=0.15), Normalization()) - clean
 
     values, count = noise.flatten(), noise.numel()
     assert abs(values.mean()) < 5 * 0.15 / count**0.5
@@ -100,7 +163,7 @@ def test_noise_has_the_set_strength_and_is_independent() -> None:
 def test_with_nothing_on_a_view_is_the_normalized_image() -> None:
     pixels = random_bytes(6, 3, 5, 4)
 
-    view = perturb(pixels, Augmentation(), CIFAR, torch.Generator())
+    view = perturb(pixels, Transform(), CIFAR, torch.Generator())
 
     assert torch.equal(view, normalize(pixels, CIFAR))
 
@@ -121,14 +184,12 @@ def test_normalization_per_channel(channels: int, normalization: Normalization) 
 
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize(
-    "augmentation",
-    [Augmentation(), Augmentation(noise=0.1), Augmentation(translate=2, flip=True)],
+    "transform",
+    [Transform(), Transform(noise=0.1), Transform(translate=2, flip=True)],
     ids=["nothing", "noise", "geometry"],
 )
-def test_views_are_float32_channels_last_in_memory(
-    channels: int, augmentation: Augmentation
-) -> None:
-    view = views(random_bytes(channels, 6, 5), 4, augmentation)
+def test_views_are_float32_channels_last_in_memory(channels: int, transform: Transform) -> None:
+    view = views(random_bytes(channels, 6, 5), 4, transform)
 
     assert view.dtype == torch.float32
     # is_contiguous() says yes to both layouts when there is one channel; strides do not.
@@ -137,7 +198,7 @@ def test_views_are_float32_channels_last_in_memory(
 
 def test_the_generator_decides_everything() -> None:
     image = random_bytes(3, 8, 8)
-    everything = Augmentation(translate=2, flip=True, noise=0.1)
+    everything = Transform(translate=2, flip=True, noise=0.1)
 
     torch.manual_seed(1)
     first = views(image, 20, everything, CIFAR, seed=7)
@@ -155,7 +216,7 @@ def test_the_data_set_is_left_as_it_is() -> None:
 
     perturb(
         pixels,
-        Augmentation(translate=1, flip=True, noise=1),
+        Transform(translate=1, flip=True, noise=1),
         Normalization(),
         torch.Generator(),
     )

@@ -1,0 +1,134 @@
+"""Operations that move pixels; every image has its own row of random numbers."""
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from dualstudent.data.transforms.resize import to_bytes
+
+_ATTEMPTS = 10  # to find a part of the drawn area and shape that fits into the image
+_AREA = (0.08, 1.0)
+_ASPECT = (3 / 4, 4 / 3)
+
+NUMBERS_OF_CROP = 2 * _ATTEMPTS + 2
+
+
+def translate_and_flip(pixels: Tensor, shift: Tensor, mirror: Tensor | None) -> Tensor:
+    """Shifted, borders reflected, then mirrored left and right, in one gather.
+
+    Args:
+        pixels: (B, channels, H, W).
+        shift: (B, 2) int64, by how many rows and columns.
+        mirror: (B, 1) bool, which images to mirror; None for none.
+
+    Returns:
+        (B, channels, H, W), channels last in memory.
+    """
+    count, _, height, width = pixels.shape
+    device = pixels.device
+    rows = _reflect(torch.arange(height, device=device) + shift[:, :1], height)
+    columns = _reflect(torch.arange(width, device=device) + shift[:, 1:], width)
+    if mirror is not None:
+        columns = torch.where(mirror, columns.flip(1), columns)
+    # Advanced indices around a slice put the channels last: (B, H, W, channels).
+    images = torch.arange(count, device=device)
+    moved = pixels[images[:, None, None], :, rows[:, :, None], columns[:, None, :]]
+    return moved.permute(0, 3, 1, 2)
+
+
+def rotate(pixels: Tensor, largest: float, numbers: Tensor) -> Tensor:
+    """Turned about the center by up to ``largest`` degrees, bilinear; what comes in is black.
+
+    Args:
+        pixels: (B, channels, H, W) uint8.
+        largest: angle; from it to the right up to it to the left.
+        numbers: (B, 1) uniform in [0, 1).
+    """
+    height, width = pixels.shape[2:]
+    angle = (2 * numbers[:, 0] - 1) * math.radians(largest)
+    cos, sin, zero = angle.cos(), angle.sin(), torch.zeros_like(angle)
+    # Where each pixel comes from, in coordinates in which either side is from -1 to 1.
+    across = torch.stack([cos, -sin * (height / width), zero], dim=1)
+    down = torch.stack([sin * (width / height), cos, zero], dim=1)
+    grid = F.affine_grid(torch.stack([across, down], dim=1), list(pixels.shape), False)
+    return to_bytes(F.grid_sample(pixels.float(), grid, align_corners=False))
+
+
+def random_resized_crop(pixels: Tensor, size: tuple[int, int], numbers: Tensor) -> Tensor:
+    """A part of every image as the whole view, by antialiased bilinear interpolation.
+
+    Args:
+        pixels: (B, channels, H, W) uint8.
+        size: (height, width) of the views.
+        numbers: (B, NUMBERS_OF_CROP) uniform in [0, 1).
+
+    Returns:
+        (B, channels, *size) uint8.
+    """
+    boxes = choose_boxes(pixels.shape[2], pixels.shape[3], numbers)
+    if len(pixels) == 1:  # a photo, of which a slice is faster than products with all of it
+        top, left, height, width = boxes[0].tolist()
+        part = pixels[:, :, top : top + height, left : left + width].float()
+        return to_bytes(F.interpolate(part, size, mode="bilinear", antialias=True))
+    top, left, height, width = boxes.unbind(1)
+    rows = _bilinear_weights(top, height, pixels.shape[2], size[0])
+    columns = _bilinear_weights(left, width, pixels.shape[3], size[1])
+    return to_bytes(rows[:, None] @ pixels.float() @ columns[:, None].mT)
+
+
+def choose_boxes(height: int, width: int, numbers: Tensor) -> Tensor:
+    """A part of each of B images of ``height`` × ``width`` pixels.
+
+    Its area is uniform in 8 to 100 % of the image's, its aspect log-uniform in 3:4 to 4:3. If no
+    attempt fits, it is the center, as much of it as these aspects allow.
+
+    Args:
+        height: of all images.
+        width: of all images.
+        numbers: (B, NUMBERS_OF_CROP) uniform in [0, 1).
+
+    Returns:
+        (B, 4) int64: top, left, height, width.
+    """
+    area, aspect, place = numbers.tensor_split([_ATTEMPTS, 2 * _ATTEMPTS], dim=1)
+    pixels = height * width * (_AREA[0] + (_AREA[1] - _AREA[0]) * area)
+    low, high = map(math.log, _ASPECT)
+    ratio = (low + (high - low) * aspect).exp()
+    sides = torch.stack([pixels / ratio, pixels * ratio], dim=2).sqrt().round().long()  # (B, A, 2)
+    whole = torch.tensor([height, width], device=numbers.device)
+    fits = ((sides > 0) & (sides <= whole)).all(dim=2)
+    first = fits.int().argmax(dim=1)
+    chosen = sides[torch.arange(len(sides), device=numbers.device), first]
+    allowed = [max(1, round(width / _ASPECT[0])), max(1, round(height * _ASPECT[1]))]
+    center = torch.minimum(whole, torch.tensor(allowed, device=numbers.device))
+    found = fits.any(dim=1, keepdim=True)
+    size = torch.where(found, chosen, center)
+    room = whole - size
+    corner = torch.where(found, (place * (room + 1)).long().minimum(room), room // 2)
+    return torch.cat([corner, size], dim=1)
+
+
+def _bilinear_weights(start: Tensor, length: Tensor, before: int, after: int) -> Tensor:
+    """(B, after, before): how much each pixel of a line counts for each of the resized part.
+
+    Args:
+        start: (B,) int64, first pixel of the part.
+        length: (B,) int64, of the part.
+        before: pixels of the line.
+        after: pixels that the part becomes.
+    """
+    start, length = start[:, None, None], length[:, None, None]
+    scale = length / after
+    pixel = torch.arange(before, device=start.device)
+    center = start + (torch.arange(after, device=start.device)[:, None] + 0.5) * scale
+    weights = (1 - (pixel + 0.5 - center).abs() / scale.clamp(min=1)).clamp(min=0)
+    weights = weights * ((pixel >= start) & (pixel < start + length))
+    return weights / weights.sum(dim=2, keepdim=True)
+
+
+def _reflect(index: Tensor, size: int) -> Tensor:
+    """Indices beyond the border count back from it, without repeating the border itself."""
+    period = max(2 * (size - 1), 1)
+    return (size - 1) - ((size - 1) - index.remainder(period)).abs()
