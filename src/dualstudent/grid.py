@@ -17,14 +17,14 @@ from dualstudent.parallel import call_when_parent_ends, count_cores
 from dualstudent.recipes.schema import Recipe
 from dualstudent.runs import train_or_resume
 from dualstudent.signals import Interrupted, StopRequest
-from dualstudent.training.loop import Observer
+from dualstudent.training.callbacks import Callback
 from dualstudent.training.run import Run
 
 
 def run_grid(
     recipes: Mapping[str, Recipe],
     folder: Path,
-    observer: Observer | None = None,
+    observer: Callback | None = None,
     workers: int | None = None,
 ) -> dict[str, Run]:
     """Train every recipe into its own folder, one thread each, as many at a time as fit.
@@ -44,7 +44,7 @@ def run_grid(
         Interrupted: after Ctrl-C, SIGTERM or SIGHUP; the same call continues.
         UserError: if a run cannot be done; the others stop cleanly.
     """
-    observer = observer or Observer()
+    observer = observer or Callback()
     runs = {name: Run(folder / name) for name in recipes}
     done = dict.fromkeys(recipes, 0)  # epochs
     waiting = [name for name in recipes if not runs[name].result.is_file()]
@@ -125,7 +125,7 @@ class _Workers:
         return epochs
 
 
-class _Reports(Observer):
+class _Reports(Callback):
     """Tells the parent how many epochs a run has behind it."""
 
     def __init__(self, connection: Connection, epochs: int) -> None:

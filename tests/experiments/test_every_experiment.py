@@ -11,7 +11,8 @@ from dualstudent.experiments.reading import experiment_names, load_experiment
 from dualstudent.experiments.reproduce import Request, reproduce
 from dualstudent.experiments.schema import BudgetName
 from dualstudent.recipes.schema import Recipe
-from dualstudent.training.loop import Observer, train_or_resume
+from dualstudent.runs import train_or_resume
+from dualstudent.training.callbacks import Callback
 from dualstudent.training.run import Run
 from tests.support.published import write_published
 
@@ -33,7 +34,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def one_after_the_other(
-    recipes: Mapping[str, Recipe], folder: Path, observer: Observer
+    recipes: Mapping[str, Recipe], folder: Path, observer: Callback
 ) -> dict[str, Run]:
     """In place of the grid, whose processes take longer to start than these runs take."""
     return {name: train_or_resume(recipe, folder / name) for name, recipe in recipes.items()}
