@@ -82,7 +82,11 @@ def _tested(runs: Sequence[Evidence], key: str) -> list[_Line]:
 
 def _losses(runs: Sequence[Evidence]) -> Iterator[Chart]:
     terms = dict.fromkeys(
-        term for run in runs for student in run.metrics[-1]["loss"] for term in student
+        term
+        for run in runs
+        for record in run.metrics  # stages of a run may differ in their terms
+        for student in record["loss"]
+        for term in student
     )
     for number, term in enumerate(terms):
         caption = f"{_TERMS.get(term, '')} Mean of an epoch, with its weight.".strip()
@@ -93,11 +97,15 @@ def _losses(runs: Sequence[Evidence]) -> Iterator[Chart]:
 
 def _of_term(runs: Sequence[Evidence], place: int, term: str) -> Iterator[_Line]:
     run = runs[place]
-    students = run.metrics[-1]["loss"]
-    for number, student in enumerate(students):
-        if term in student:
-            name = "student" if len(students) == 1 else f"student{number + 1}"
-            values = {record["epoch"]: record["loss"][number][term] for record in run.metrics}
+    students = max(len(record["loss"]) for record in run.metrics)
+    for number in range(students):
+        values = {
+            record["epoch"]: record["loss"][number][term]
+            for record in run.metrics
+            if number < len(record["loss"]) and term in record["loss"][number]
+        }
+        if values:
+            name = "student" if students == 1 else f"student{number + 1}"
             yield _Line(place, number, _name(runs, run, name), values)
 
 

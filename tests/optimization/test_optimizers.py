@@ -1,0 +1,57 @@
+import pytest
+import torch
+from torch import nn
+
+from dualstudent import DigitsCNN
+from dualstudent.optimization.optimizers import (
+    SCALE,
+    AdamWSettings,
+    SGDSettings,
+    set_learning_rate,
+)
+
+
+def group_of(groups: list[dict[str, object]], parameter: nn.Parameter) -> dict[str, object]:
+    (group,) = (g for g in groups if any(p is parameter for p in g["params"]))  # type: ignore[attr-defined]
+    return group
+
+
+def test_by_default_all_parameters_are_one_group() -> None:
+    network = DigitsCNN()
+    (group,) = SGDSettings(learning_rate=0.1).build(network).param_groups
+    assert [id(p) for p in group["params"]] == [id(p) for p in network.parameters()]
+    assert (group["lr"], group["momentum"], group["nesterov"]) == (0.1, 0.9, True)
+    assert group["weight_decay"] == 1e-4
+
+
+def test_trunk_and_heads_and_norms_have_groups_of_their_own() -> None:
+    network = DigitsCNN(weight_norm=False)
+    settings = AdamWSettings(learning_rate=0.01, trunk_scale=0.1, decay_norms_and_biases=False)
+    optimizer = settings.build(network)
+    set_learning_rate(optimizer, 0.004)
+    named = dict(network.named_parameters())
+    for name, rate, decay in (
+        ("heads.classify.weight", 0.004, 0.01),
+        ("heads.classify.bias", 0.004, 0.0),
+        ("trunk.0.0.weight", 0.0004, 0.01),  # a convolution
+        ("trunk.0.0.bias", 0.0004, 0.0),
+        ("trunk.0.1.weight", 0.0004, 0.0),  # its batch norm
+    ):
+        group = group_of(optimizer.param_groups, named[name])
+        assert group["lr"] == pytest.approx(rate)
+        assert group["weight_decay"] == decay
+    assert sum(len(g["params"]) for g in optimizer.param_groups) == len(list(network.parameters()))
+
+
+def test_a_step_moves_each_group_at_its_own_rate() -> None:
+    network = nn.Module()
+    network.trunk, network.heads = nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)
+    optimizer = SGDSettings(learning_rate=1.0, trunk_scale=0.25, weight_decay=0).build(network)
+    before = [p.detach().clone() for p in network.parameters()]
+    for parameter in network.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    set_learning_rate(optimizer, 0.1)
+    optimizer.step()
+    moved = [(b - p.detach()).item() for b, p in zip(before, network.parameters(), strict=True)]
+    assert moved == pytest.approx([0.1 * 1.9 * 0.25, 0.1 * 1.9])  # Nesterov's first step
+    assert {group[SCALE] for group in optimizer.param_groups} == {0.25, 1.0}

@@ -1,0 +1,122 @@
+"""A run in several stages, and what any method can be trained with."""
+
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn.utils import parameters_to_vector
+
+from dualstudent import Callback, Recipe, Run, Trainer, UserError, load_trained, resume, train
+from dualstudent.recipes.reading import recipe_table, validate
+from dualstudent.signals import Interrupted
+from dualstudent.training.checkpoint import read_tensors
+from tests.support.recipes import small_recipe
+
+STEPS = 29  # of an epoch
+
+
+class Interrupt(Callback):
+    def __init__(self, step: int) -> None:
+        self._step = step
+
+    def on_step(self, step: int) -> None:
+        if step == self._step:
+            signal.raise_signal(signal.SIGINT)
+
+
+def staged() -> Recipe:
+    """An epoch on labels alone by AdamW, an epoch of Dual Student by SGD."""
+    recipe = small_recipe("schedule.epochs=1")
+    table = recipe.model_dump(mode="json", exclude_none=True)
+    table["stages"] = [
+        {
+            "name": "labels",
+            "method": {"name": "cs", "consistency_weight": 0.0, "mutual_consistency_weight": 0.0},
+            "optimizer": {"name": "adamw", "learning_rate": 0.01},
+            "schedule": {"epochs": 1},
+        },
+        {"name": "both"},
+    ]
+    return validate(table, "of a test")
+
+
+def equal_files(one: Run, other: Run) -> bool:
+    return one.metrics.read_bytes() == other.metrics.read_bytes() and all(
+        torch.equal(tensor, read_tensors(other.model)[0][name])
+        for name, tensor in read_tensors(one.model)[0].items()
+    )
+
+
+def test_a_stage_goes_on_with_the_students_of_the_one_before() -> None:
+    trainer = Trainer(staged())
+    while trainer.state.step < STEPS:
+        record = trainer.advance()
+    assert record is not None
+    assert (record["stage"], trainer.method.settings.name) == ("labels", "cs")
+    before = [p.detach().clone() for p in trainer.method.students.parameters()]
+    trainer.enter_stage(1)
+    for after, expected in zip(trainer.method.students.parameters(), before, strict=True):
+        assert torch.equal(after, expected)
+    assert trainer.method.settings.name == "dual-student"
+    assert not trainer.done
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return train(staged(), tmp_path_factory.mktemp("runs") / "whole")
+
+
+@pytest.mark.parametrize("step", [13, STEPS, STEPS + 1, 47])
+def test_a_run_in_stages_continues_bit_for_bit_inside_each(
+    step: int, whole: Run, tmp_path: Path
+) -> None:
+    with pytest.raises(Interrupted):
+        train(staged(), tmp_path / "run", Interrupt(step))
+    assert equal_files(resume(tmp_path / "run"), whole)
+    assert [record["stage"] for record in whole.read_metrics()] == ["labels", "both"]
+    assert [record["epoch"] for record in whole.read_metrics()] == [1, 2]
+
+
+def test_the_last_stage_has_the_method_of_the_recipe() -> None:
+    table = recipe_table("demo") | {"stages": [{"name": "only", "method": {"name": "supervised"}}]}
+    with pytest.raises(UserError, match="stages"):
+        validate(table, "of a test")
+
+
+def test_adamw_resumes_bit_for_bit_with_its_step_count(tmp_path: Path) -> None:
+    adamw = 'optimizer={name="adamw", learning_rate=0.003, clip_norm=1.0}'
+    straight = train(small_recipe(adamw), tmp_path / "straight")
+    with pytest.raises(Interrupted):
+        train(small_recipe(adamw), tmp_path / "run", Interrupt(40))
+    assert equal_files(resume(tmp_path / "run"), straight)
+
+
+def test_clipping_bounds_the_first_step_of_each_student() -> None:
+    clipped = Trainer(small_recipe("optimizer.clip_norm=0.001", "optimizer.weight_decay=0"))
+    before = [parameters_to_vector(each.parameters()) for each in clipped.method.students]
+    clipped.advance()
+    for student, start in zip(clipped.method.students, before, strict=True):
+        moved = (parameters_to_vector(student.parameters()) - start).norm().item()
+        assert 0 < moved <= 0.1 * 0.001 * 1.9 * 1.01  # rate · norm · (1 + momentum), rounding
+
+
+def test_an_average_of_the_weights_is_tested_and_kept(tmp_path: Path) -> None:
+    run = train(small_recipe("ema.decay=0.9", "schedule.epochs=1"), tmp_path / "run")
+    trainer = Trainer(small_recipe("ema.decay=0.9", "schedule.epochs=1"))
+    expected = [p.detach().clone() for p in trainer.method.students[0].parameters()]
+    for step in range(STEPS):
+        trainer.advance()
+        decay = min(1 - 1 / (step + 2), 0.9)
+        for mean, now in zip(expected, trainer.method.students[0].parameters(), strict=True):
+            mean.lerp_(now.detach(), 1 - decay)
+    kept = load_trained(run).method.evaluated["student1"]
+    for parameter, mean in zip(kept.parameters(), expected, strict=True):
+        torch.testing.assert_close(parameter, mean, rtol=1e-5, atol=1e-6)
+    assert not torch.equal(next(kept.parameters()), next(trainer.method.students[0].parameters()))
+
+
+def test_the_random_state_of_the_caller_is_untouched(tmp_path: Path) -> None:
+    before = torch.get_rng_state()
+    train(small_recipe("schedule.epochs=1"), tmp_path / "run")
+    assert torch.equal(torch.get_rng_state(), before)
