@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Command
+from tests.support.command import Command
 from tests.support.pictures import save_picture
 from tests.support.recipes import SMALL
 

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from dualstudent import Run, UserError
 from dualstudent.experiments.reproduce import Request, reproduce
-from tests.conftest import Command
+from tests.support.command import Command
 from tests.support.experiments import SMALL
 
 

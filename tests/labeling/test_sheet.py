@@ -23,12 +23,12 @@ from dualstudent.signals import Interrupted
 from dualstudent.training.inference import Answers, answers
 from dualstudent.training.loop import train
 from dualstudent.training.run import FORMAT
-from tests.cli.test_own_images import StopsAtOnce, rows_of
-from tests.conftest import Command
+from tests.support.command import Command
+from tests.support.csv_rows import rows_of
 from tests.support.digit_files import CLASSES, write_digits
 from tests.support.greedy import greedy_order
-from tests.support.imagenet import warns_of_the_count, write_imagenet
-from tests.training.test_streamed import recipe as streamed_recipe
+from tests.support.imagenet import streamed_recipe, warns_of_the_count, write_imagenet
+from tests.support.runs import StopsAtOnce
 
 RECIPE = """
 [data]

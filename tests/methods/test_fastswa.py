@@ -25,8 +25,8 @@ from dualstudent.prediction import Prediction
 from dualstudent.signals import Interrupted
 from dualstudent.training.checkpoint import read_tensors
 from tests.support.recipes import small_recipe
+from tests.support.runs import RaisesSignalAt, assert_equal_runs
 from tests.support.students import small_batch, small_network
-from tests.training.test_resume import RaisesSignalAt, assert_equal_runs
 
 EVERY_SECOND_FROM_3 = PiFastSWASettings(average_from=3, average_every=2)
 

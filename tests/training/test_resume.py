@@ -6,50 +6,19 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 
-from dualstudent import Observer, Run, UserError, resume, train
+from dualstudent import Run, UserError, resume, train
 from dualstudent.signals import Interrupted
-from dualstudent.training.checkpoint import read_tensors
 from dualstudent.training.loop import train_or_resume
 from tests.support.recipes import small_recipe
+from tests.support.runs import DiesAt, RaisesSignalAt, assert_equal_runs
 
 STEPS = 58
-
-
-class RaisesSignalAt(Observer):
-    def __init__(self, step: int, number: int = signal.SIGINT) -> None:
-        self._step, self._number = step, number
-
-    def on_step(self, step: int) -> None:
-        if step == self._step:
-            signal.raise_signal(self._number)
-
-
-class DiesAt(Observer):
-    def __init__(self, step: int) -> None:
-        self._step = step
-
-    def on_step(self, step: int) -> None:
-        if step == self._step:
-            raise RuntimeError("power cut")
 
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return train(small_recipe(), tmp_path_factory.mktemp("runs") / "whole")
-
-
-def assert_equal_runs(run: Run, expected: Run) -> None:
-    """Weights, optimizer state and metrics, bit for bit."""
-    for path, expected_path in ((run.checkpoint, expected.checkpoint), (run.model, expected.model)):
-        tensors, _ = read_tensors(path)
-        expected_tensors, _ = read_tensors(expected_path)
-        assert tensors.keys() == expected_tensors.keys()
-        for name, tensor in tensors.items():
-            assert torch.equal(tensor, expected_tensors[name]), name
-    assert run.metrics.read_bytes() == expected.metrics.read_bytes()
-    assert run.read_result()["networks"] == expected.read_result()["networks"]
 
 
 # In the first epoch, at its end, right after it, and in the middle of the last.
