@@ -30,6 +30,13 @@ def small_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return train(small_recipe(), tmp_path_factory.mktemp("runs") / "small")
 
 
+@pytest.fixture(scope="session")
+def teacher_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The same of Mean Teacher: one network is exported, and none other is asked."""
+    recipe = small_recipe("method.name=mean-teacher")
+    return train(recipe, tmp_path_factory.mktemp("runs") / "teacher")
+
+
 @pytest.fixture
 def at_place(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Work where the module's fixture ``place`` says, with a cache of its own."""

@@ -5,16 +5,14 @@ from dualstudent.data.transforms.policy import Draw
 from dualstudent.generators import make_generator
 from dualstudent.training.evaluation import CHUNK
 from dualstudent.training.inference import Answers, answers
-from dualstudent.training.loop import train
 from dualstudent.training.model import load_trained
 from dualstudent.training.run import Run
 from dualstudent.training.training import Training
-from tests.support.recipes import small_recipe
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return train(small_recipe(), tmp_path_factory.mktemp("answers") / "run")
+def run(small_run: Run) -> Run:
+    return small_run
 
 
 def asked(training: Training, indices: torch.Tensor) -> Answers:

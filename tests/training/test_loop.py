@@ -14,8 +14,8 @@ from tests.support.recipes import small_recipe
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return train(small_recipe(), tmp_path_factory.mktemp("runs") / "run")
+def run(small_run: Run) -> Run:
+    return small_run
 
 
 def test_dual_student_learns_and_reports_the_last_epoch(run: Run) -> None:

@@ -16,13 +16,13 @@ from tests.support.recipes import small_recipe
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """On a published data set, whose test images are written to files beside it."""
+def run(small_run: Run, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A copy of a run, for tests change it; the test images are written to files beside it."""
     folder = tmp_path_factory.mktemp("published")
     (folder / "images").mkdir()
     for number, pixels in enumerate(load_digits_8x8("test").pixels):
         Image.fromarray(pixels[0].numpy()).save(folder / "images" / f"{number}.png")
-    return train(small_recipe(), folder / "run")
+    return Run(shutil.copytree(small_run.folder, folder / "run"))
 
 
 def test_files_of_a_published_test_set_get_the_figures_of_the_run(run: Run, tmp_path: Path) -> None:
@@ -59,14 +59,15 @@ def test_students_agree_exactly_where_their_labels_are_the_same(run: Run) -> Non
     assert 0 < same.sum() < 50
 
 
-def test_a_single_network_has_nobody_to_agree_with(run: Run, tmp_path: Path) -> None:
-    alone = train(small_recipe("method.name=mean-teacher"), tmp_path / "run")
+def test_a_single_network_has_nobody_to_agree_with(
+    run: Run, teacher_run: Run, tmp_path: Path
+) -> None:
     image = run.folder.parent / "images" / "0.png"
-    predictor = Predictor(alone)
+    predictor = Predictor(teacher_run)
     (said,) = predictor.predict([image])
     assert said.agree is None
     assert predictor.network == "teacher"
-    written = write_predictions(alone, [image], tmp_path / "p.csv")
+    written = write_predictions(teacher_run, [image], tmp_path / "p.csv")
     assert written.network == "teacher"
     with (tmp_path / "p.csv").open(newline="") as file:
         (row,) = csv.DictReader(file)

@@ -3,19 +3,16 @@
 import json
 import multiprocessing
 import signal
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 
 import pytest
 
-from dualstudent import Recipe, Run, UserError, resume, train
+from dualstudent import Run, UserError, resume, train
 from dualstudent.data.batching.loader import BatchLoader
 from dualstudent.data.batching.samplers import Shard
 from dualstudent.data.datasets import ImageFiles
 from dualstudent.data.prepare import prepare
-from dualstudent.recipes.reading import to_toml
 from dualstudent.training.model import evaluate_run
 from tests.support.command import Command
 from tests.support.imagenet import (
@@ -24,6 +21,7 @@ from tests.support.imagenet import (
     warns_of_the_count,
     write_imagenet,
 )
+from tests.support.processes import stopped_by
 from tests.support.runs import DiesAt, assert_equal_runs
 
 pytestmark = warns_of_the_count
@@ -56,42 +54,6 @@ def test_a_small_network_learns_colors_from_files(whole: Run) -> None:
         "n02123045": 4,
         "n03930630": 4,
     }
-
-
-SCRIPT = """
-import os, sys
-
-if __name__ == "__main__":  # the workers need nothing of this
-    from dualstudent import Observer, load_recipe, train
-    from dualstudent.cli import run_command
-
-    class Signals(Observer):
-        def on_step(self, step):
-            if step == 3:
-                number = int(sys.argv[3])
-                os.kill(os.getpid(), number) if number == 9 else os.killpg(0, number)
-
-    run_command(lambda: train(load_recipe(sys.argv[1]), sys.argv[2], Signals()))
-"""
-
-
-def stopped_by(number: signal.Signals, chosen: Recipe, run: Path) -> tuple[int, str]:
-    """Exit code and messages of a run in a process of its own, stopped after three steps.
-
-    Returns when all its workers have ended: each of them holds the end of a pipe.
-    """
-    script, toml = run.parent / "script.py", run.parent / "recipe.toml"
-    script.write_text(SCRIPT)
-    toml.write_text(to_toml(chosen))
-    finished = subprocess.run(
-        [sys.executable, script, toml, run, str(int(number))],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        start_new_session=True,
-        check=False,
-    )
-    return finished.returncode, finished.stderr
 
 
 def test_a_signal_to_all_processes_stops_cleanly_and_resume_is_exact(
