@@ -20,6 +20,7 @@ def asked(training: Training, indices: torch.Tensor) -> Answers:
     return Answers.joined(answers(training.method, training.data.test, indices, seed, device))
 
 
+@pytest.mark.learns
 def test_on_the_test_set_they_are_the_answers_behind_the_figures_of_the_run(run: Run) -> None:
     training = load_trained(run)
     labels = training.data.test_labels
@@ -32,6 +33,7 @@ def test_on_the_test_set_they_are_the_answers_behind_the_figures_of_the_run(run:
     assert 0 < figures["error"] < 100  # else anything would do
 
 
+@pytest.mark.learns
 def test_agreement_and_stability_are_of_all_students(run: Run) -> None:
     training = load_trained(run)
     one, other = training.method.evaluated.values()
@@ -50,6 +52,7 @@ def test_agreement_and_stability_are_of_all_students(run: Run) -> None:
     assert by_other.agree.all()
 
 
+@pytest.mark.learns
 def test_instability_is_how_far_the_perturbed_view_moves_the_exported_network(run: Run) -> None:
     training = load_trained(run)
     first = torch.arange(CHUNK)
@@ -64,7 +67,7 @@ def test_instability_is_how_far_the_perturbed_view_moves_the_exported_network(ru
     found = asked(training, first)
 
     torch.testing.assert_close(found.instability, (clean - perturbed).square().mean(dim=1))
-    assert found.instability.max() > 0.01
+    assert found.instability.max() > 0.01  # 0.08 on both CPUs
 
 
 def test_only_what_was_asked_about_is_answered_and_in_that_order(run: Run) -> None:

@@ -25,6 +25,7 @@ def run(small_run: Run, tmp_path_factory: pytest.TempPathFactory) -> Run:
     return Run(shutil.copytree(small_run.folder, folder / "run"))
 
 
+@pytest.mark.learns
 def test_files_of_a_published_test_set_get_the_figures_of_the_run(run: Run, tmp_path: Path) -> None:
     written = write_predictions(run, [run.folder.parent / "images"], tmp_path / "p.csv")
     figures = run.read_result()["networks"]["student1"]
@@ -37,6 +38,7 @@ def test_files_of_a_published_test_set_get_the_figures_of_the_run(run: Run, tmp_
     assert 100 * written.stable / len(truth) == pytest.approx(figures["stable_share"])
 
 
+@pytest.mark.learns
 def test_students_agree_exactly_where_their_labels_are_the_same(run: Run) -> None:
     paths = [run.folder.parent / "images" / f"{number}.png" for number in range(50)]
     (said,) = Predictor(run).predict(paths)
@@ -56,7 +58,7 @@ def test_students_agree_exactly_where_their_labels_are_the_same(run: Run) -> Non
     same = said.probabilities.argmax(1) == other.probabilities.argmax(1)
     assert torch.equal(said.agree, same)
     assert torch.equal(other.agree, same)
-    assert 0 < same.sum() < 50
+    assert 0 < same.sum() < 50  # 37 on both CPUs
 
 
 def test_a_single_network_has_nobody_to_agree_with(

@@ -40,11 +40,12 @@ def whole(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     return train(streamed_recipe(folder, workers=0), tmp_path_factory.mktemp("runs") / "whole")
 
 
+@pytest.mark.learns
 def test_a_small_network_learns_colors_from_files(whole: Run) -> None:
     result = whole.read_result()
 
     assert result["steps"] == STEPS
-    assert result["error"] < 50  # chance is 75
+    assert result["error"] < 50  # 12.5 on both CPUs, 4 to 25 with other seeds; chance is 75
     assert result["unreadable_images"] == 0
     assert not whole.log.exists()
     assert evaluate_run(whole) == result["networks"]
