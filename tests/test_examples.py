@@ -18,5 +18,4 @@ def test_the_examples_learn(name: str, capsys: pytest.CaptureFixture[str]) -> No
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith("epoch 4: test error")
     errors = [float(word) for word in last.split()[4:7] if word[0].isdigit()]
-    print(errors)
-    assert max(errors) < 80  # chance is 90
+    assert max(errors) < 70  # 41 to 46 on both CPUs, chance is 90
