@@ -30,8 +30,6 @@ KNOWN_EXCEPTIONS = {
     ("experiments.listing", "rich"),
     ("experiments.reproduce", "cli.progress"),
     ("experiments.reproduce", "rich"),
-    ("recipes.schema", "training.evaluation"),
-    ("recipes.schema", "training.schedules"),
     ("report.data_check", "rich"),
     ("report.line", "rich"),
     ("report.outcome", "rich"),
