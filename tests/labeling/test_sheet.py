@@ -177,13 +177,13 @@ def test_trusted_are_the_stable_agreed_and_sure_ones_by_what_the_test_says(
         sure = row["stable"] == row["agree"] == "true" and float(row["trust"]) >= threshold - 5e-5
         assert (row["trusted"] == "true") == sure
     trusted = [row for row in names.values() if row["trusted"] == "true"]
-    assert 30 < len(trusted) < 300
+    assert 10 < len(trusted) < 300  # 44 on both CPUs
     assert (
         f"300 unlabeled images in labels.csv, the predictions of {len(trusted)} trusted" in output
     )
     good = sum(row["predicted"] == truth_of(row["path"]) for row in trusted)
     everything = sum(row["predicted"] == truth_of(row["path"]) for row in names.values())
-    assert good / len(trusted) > max(0.8, everything / 300)
+    assert good / len(trusted) > everything / 300  # 1.00 and 0.69 on both CPUs
 
 
 def own_paths(run: Run) -> list[str]:
@@ -251,7 +251,7 @@ def test_the_order_is_by_doubt_nearby_and_later_by_doubt_alone(
     assert places[:15] != doubt.argsort()[::-1][:15].tolist()
     assert np.diff(doubt[places[PLANNED:]]).max() <= 0
     wrong = [row["predicted"] != truth_of(row["path"]) for row in unlabeled(sheet)]
-    assert np.mean(wrong[:50]) > np.mean(wrong)
+    assert np.mean(wrong[:50]) > np.mean(wrong)  # 0.50 and 0.31 on both CPUs
 
 
 def test_without_test_images_a_validation_part_decides_and_without_labels_to_spare_nobody(
