@@ -1,7 +1,6 @@
 import os
 import sys
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,13 +8,12 @@ from hypothesis import settings
 
 from dualstudent import Run, train
 from dualstudent.cli import main
+from tests.support.command import Command
 from tests.support.recipes import small_recipe
 
 # A busy machine must not fail a test, and a failure must come back on the next run.
 settings.register_profile("reproducible", deadline=None, derandomize=True)
 settings.load_profile("reproducible")
-
-Command = Callable[..., tuple[object, str, str]]  # arguments → exit code, output, messages
 
 
 @pytest.fixture(scope="session")
@@ -30,6 +28,13 @@ def data_folder() -> Path:
 def small_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A finished run of Dual Student on real digits, to read from only."""
     return train(small_recipe(), tmp_path_factory.mktemp("runs") / "small")
+
+
+@pytest.fixture(scope="session")
+def teacher_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The same of Mean Teacher: one network is exported, and none other is asked."""
+    recipe = small_recipe("method.name=mean-teacher")
+    return train(recipe, tmp_path_factory.mktemp("runs") / "teacher")
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from dualstudent.doctor.diagnosis import reach_table
 from dualstudent.generators import seeded_rng
 from dualstudent.methods import METHODS, DualStudent, MeanTeacher, Method, StudentLoss, Supervised
 from dualstudent.training.trainer import Trainer
-from tests.conftest import Command
+from tests.support.command import Command
 from tests.support.recipes import SMALL, small_recipe
 
 NEEDED = {

@@ -2,27 +2,21 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
-from dualstudent import Callback, Run, UserError, train
+from dualstudent import Callback, Run, UserError
 from dualstudent.grid import run_grid
+from dualstudent.runs import train
 from dualstudent.signals import Interrupted
 from tests.support.recipes import small_recipe
+from tests.support.runs import RaisesSignalAt, assert_equal_runs
 
-RECIPES = {f"seed-{seed}": small_recipe(f"seed={seed}") for seed in range(3)}
-
-
+RECIPES = {f"seed-{seed}": small_recipe(f"seed={seed}") for seed in range(2)}
 EPOCHS = RECIPES["seed-0"].schedule.epochs
-
-
-class StopsInTheSecondRun(Callback):
-    def on_step(self, step: int) -> None:
-        if step == EPOCHS + 1:
-            signal.raise_signal(signal.SIGTERM)
 
 
 class Counts(Callback):
@@ -36,9 +30,12 @@ class Counts(Callback):
         self.seen.append(step)
 
 
-def test_an_interrupted_grid_continues_and_equals_an_uninterrupted_one(tmp_path: Path) -> None:
+def test_an_interrupted_grid_continues_and_equals_an_uninterrupted_one(
+    small_run: Run, tmp_path: Path
+) -> None:
+    in_the_second_run = RaisesSignalAt(EPOCHS + 1, signal.SIGTERM)
     with pytest.raises(Interrupted):
-        run_grid(RECIPES, tmp_path / "grid", StopsInTheSecondRun(), workers=1)
+        run_grid(RECIPES, tmp_path / "grid", in_the_second_run, workers=1)
     finished = [n for n in RECIPES if (tmp_path / "grid" / n / "result.json").is_file()]
     assert 0 < len(finished) < len(RECIPES)
     stamps = {n: (tmp_path / "grid" / n / "result.json").stat().st_mtime_ns for n in finished}
@@ -50,9 +47,8 @@ def test_an_interrupted_grid_continues_and_equals_an_uninterrupted_one(tmp_path:
     assert counts.seen[-1] == EPOCHS * len(RECIPES)
     for name, stamp in stamps.items():
         assert runs[name].result.stat().st_mtime_ns == stamp
-    whole = run_grid(RECIPES, tmp_path / "whole", workers=1)
-    for name, run in runs.items():
-        assert run.metrics.read_bytes() == whole[name].metrics.read_bytes()
+    assert_equal_runs(runs["seed-0"], small_run)
+    assert_equal_runs(runs["seed-1"], train(RECIPES["seed-1"], tmp_path / "whole"))
 
 
 def test_a_run_that_cannot_be_done_is_named(tmp_path: Path) -> None:
@@ -62,24 +58,26 @@ def test_a_run_that_cannot_be_done_is_named(tmp_path: Path) -> None:
     assert not (tmp_path / "bad").exists()
 
 
-def test_a_finished_run_of_another_recipe_is_not_taken_for_this_one(tmp_path: Path) -> None:
-    train(RECIPES["seed-0"], tmp_path / "seed-0")
+def test_a_finished_run_of_another_recipe_is_not_taken_for_this_one(
+    small_run: Run, tmp_path: Path
+) -> None:
+    copytree(small_run.folder, tmp_path / "seed-0")
     with pytest.raises(UserError, match="another recipe"):
         run_grid({"seed-0": RECIPES["seed-1"]}, tmp_path)
 
 
-def test_a_description_does_not_make_another_run(tmp_path: Path) -> None:
+def test_a_description_does_not_make_another_run(small_run: Run, tmp_path: Path) -> None:
     described = small_recipe("description=the same in other words")
-    train(described, tmp_path / "seed-0")
+    copytree(small_run.folder, tmp_path / "seed-0")
     before = (tmp_path / "seed-0" / "result.json").stat().st_mtime_ns
-    runs = run_grid({"seed-0": RECIPES["seed-0"]}, tmp_path)
+    runs = run_grid({"seed-0": described}, tmp_path)
     assert runs["seed-0"].result.stat().st_mtime_ns == before
     assert not described.defines_same_run_as(small_recipe("seed=1"))
 
 
-def test_an_empty_or_finished_grid_starts_nothing(tmp_path: Path) -> None:
+def test_an_empty_or_finished_grid_starts_nothing(small_run: Run, tmp_path: Path) -> None:
     assert run_grid({}, tmp_path) == {}
-    train(RECIPES["seed-0"], tmp_path / "seed-0")
+    copytree(small_run.folder, tmp_path / "seed-0")
     runs = run_grid({"seed-0": RECIPES["seed-0"]}, tmp_path, workers=1)
     assert runs == {"seed-0": Run(tmp_path / "seed-0")}
 
@@ -87,42 +85,35 @@ def test_an_empty_or_finished_grid_starts_nothing(tmp_path: Path) -> None:
 PROGRAM = """
 import signal, sys
 from pathlib import Path
+from dualstudent import Callback
 from dualstudent.grid import run_grid
 from tests.support.recipes import small_recipe
+
+class Tells(Callback):
+    def on_step(self, step):
+        if step == 1:
+            print("one epoch is done", flush=True)
+
 if __name__ == "__main__":
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whatever the tests were started with
     recipe = small_recipe("schedule.epochs=10000", "evaluation.every=1000")
-    run_grid({"long": recipe}, Path(sys.argv[1]), workers=1)
+    run_grid({"long": recipe}, Path(sys.argv[1]), Tells(), workers=1)
 """
 
 
-def wait_until(true: Callable[[], bool], seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, f"not after {seconds} s"
-        os.sched_yield()
-
-
-def is_free(run: Run) -> bool:
-    """Nobody trains it: a run is reserved by the process that does, until that has ended."""
-    try:
-        with run.reserved():
-            return True
-    except UserError:
-        return False
-
-
 @pytest.fixture
-def long_grid(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+def long_grid(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A grid of one run that would take hours, in its first epochs."""
     (tmp_path / "program.py").write_text(PROGRAM)
     parent = subprocess.Popen(
         [sys.executable, tmp_path / "program.py", tmp_path / "grid"],
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
+        text=True,
     )
-    metrics = Run(tmp_path / "grid" / "long").metrics
-    wait_until(lambda: metrics.is_file() and metrics.stat().st_size > 0)
+    assert parent.stdout is not None
+    assert parent.stdout.readline() == "one epoch is done\n"
     yield parent
     parent.kill()
     parent.wait()
@@ -130,16 +121,17 @@ def long_grid(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 @pytest.mark.parametrize("numbers", [[signal.SIGKILL], [signal.SIGHUP, signal.SIGHUP]])
 def test_a_run_ends_with_the_grid_that_began_it(
-    long_grid: subprocess.Popen[bytes], numbers: list[int], tmp_path: Path
+    long_grid: subprocess.Popen[str], numbers: list[int], tmp_path: Path
 ) -> None:
     run = Run(tmp_path / "grid" / "long")
     assert not run.checkpoint.is_file()
     for number in numbers:  # a closing terminal sends two
         long_grid.send_signal(number)
-    long_grid.wait(timeout=60)
-    wait_until(lambda: is_free(run))
+    long_grid.communicate(timeout=60)  # until the worker has ended, too: it holds the same output
     assert run.checkpoint.is_file()
     assert not run.result.is_file()
+    with run.reserved():
+        pass  # nobody else trains it
 
 
 def test_a_failing_disk_is_told_with_the_run_that_met_it(tmp_path: Path) -> None:

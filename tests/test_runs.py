@@ -3,33 +3,18 @@
 from pathlib import Path
 from shutil import copytree
 
-import numpy as np
 import pytest
-from sklearn.datasets import load_digits
 
 from dualstudent import (
-    FeaturePerturbation,
-    PreparedData,
     Run,
     UserError,
-    load_recipe,
-    prepare_arrays,
     resume,
     train,
     write_report,
 )
+from tests.support.feature_vectors import MLP, vectors
 from tests.support.html_page import Page
 from tests.support.recipes import small_recipe
-
-
-def vectors(tested: bool = True) -> PreparedData:
-    X, y = load_digits(return_X_y=True)
-    few = np.where(np.arange(600) < 60, y[:600], -1)
-    test = (X[600:800], y[600:800]) if tested else None
-    return prepare_arrays(X[:600], few, test=test, perturbation=FeaturePerturbation(noise=0.5))
-
-
-MLP = load_recipe("demo", ["network.name=mlp", "schedule.epochs=2", "batch.size=128"])
 
 
 def test_feature_vectors_have_all_but_pictures(tmp_path: Path) -> None:

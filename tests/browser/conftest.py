@@ -1,7 +1,7 @@
 """A real browser, and real pages for it."""
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,13 +9,12 @@ import pytest
 
 from dualstudent import Run, train, write_report
 from dualstudent.report.page.page import render
+from tests.support.browser import Opened
 from tests.support.evidence import HOSTILE, evidence_of, verdict_of
 from tests.support.recipes import small_recipe
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
-
-Opened = Callable[..., "Page"]
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 _OPTIONS = (

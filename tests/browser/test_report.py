@@ -15,7 +15,7 @@ from dualstudent.calibration import (
     stable_point,
 )
 from dualstudent.training.inference import Predictions, predict
-from tests.browser.conftest import Opened
+from tests.support.browser import Opened
 from tests.support.evidence import HOSTILE
 
 if TYPE_CHECKING:

@@ -1,23 +1,22 @@
 """Own images from the folder to the predictions, through the command line."""
 
-import csv
 import json
 import shutil
-import signal
 from pathlib import Path
 
 import pytest
 
-from dualstudent import Callback, Run, UserError, load_recipe, resume
+from dualstudent import Run, UserError, load_recipe, resume
 from dualstudent.runs import train
 from dualstudent.signals import Interrupted
 from dualstudent.training.model import evaluate_run
 from dualstudent.training.predictor import write_predictions
-from tests.conftest import Command
+from tests.support.command import Command
+from tests.support.csv_rows import rows_of
 from tests.support.digit_files import HOSTILE, write_digits
 from tests.support.html_page import Page
 from tests.support.pictures import save_picture
-from tests.training.test_resume import RaisesSignalAt, assert_equal_runs
+from tests.support.runs import RaisesSignalAt, StopsAtOnce, assert_equal_runs
 
 QUICK = ("--set", "schedule.epochs=3", "--set", "batch.size=64", "--set", "batch.labeled=16")
 pytestmark = pytest.mark.usefixtures("at_place")
@@ -42,11 +41,6 @@ def run(place: Path, digits: Path, command: Command) -> Run:
         assert code == 0, messages
         (place / "output.txt").write_text(output)
     return Run.open(place / "runs" / "digits-0")
-
-
-def rows_of(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 def test_train_looks_chooses_explains_and_keeps_the_recipe(run: Run, place: Path) -> None:
@@ -283,11 +277,6 @@ def test_what_to_train_on_must_be_said(command: Command) -> None:
     code, _, messages = command("train", "demo", "--target", "digits")
     assert code == 2
     assert "name the labeled source with --data" in messages
-
-
-class StopsAtOnce(Callback):
-    def on_step(self, step: int) -> None:
-        signal.raise_signal(signal.SIGINT)
 
 
 def test_stopped_predictions_leave_nothing_behind(run: Run, place: Path) -> None:

@@ -19,11 +19,13 @@ EXPECTED = {"check_classifiers_classes": "−1 is not a class here, but an unkno
     [DualStudentClassifier(device="cpu")],
     expected_failed_checks=lambda estimator: EXPECTED,
 )
+@pytest.mark.learns
 def test_scikit_learns_checks(estimator: Any, check: Callable[[Any], None]) -> None:
     check(estimator)
 
 
 @pytest.mark.parametrize("kind", ["U", "O"])
+@pytest.mark.learns
 def test_the_rest_of_the_check_that_cannot_hold(kind: str) -> None:
     X, numbers = make_blobs(n_samples=30, random_state=0, cluster_std=0.1)
     y = np.array(["one", "two", "three"])[numbers].astype(kind)

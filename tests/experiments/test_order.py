@@ -14,7 +14,7 @@ from dualstudent.experiments.plan import Plan, plan
 from dualstudent.experiments.reading import load_experiment
 from dualstudent.experiments.schema import BudgetName, Cell
 from dualstudent.experiments.table import comparison_table
-from tests.experiments.test_table import runs_of, small_plan
+from tests.support.experiments import runs_of, small_plan
 
 
 def orders(planned: Plan, folder: Path, errors: dict[tuple[str, str], list[float]]) -> list[str]:

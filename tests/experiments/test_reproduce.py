@@ -1,21 +1,22 @@
 """An experiment as a user runs it: real processes, real digits."""
 
-import contextlib
 import dataclasses
 import io
 import shlex
 import signal
-import subprocess
-import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from dualstudent import Run, UserError
+from dualstudent import Recipe, Run, UserError
 from dualstudent.experiments.reproduce import Request, reproduce
-from tests.conftest import Command
+from dualstudent.grid import run_grid
+from dualstudent.signals import Interrupted
+from tests.support.command import Command
 from tests.support.experiments import SMALL
+from tests.support.runs import RaisesSignalAt
 
 
 @pytest.fixture
@@ -30,25 +31,26 @@ def stamps(folder: Path) -> dict[str, int]:
 
 
 def test_an_interrupted_experiment_continues_and_repeats_nothing(
-    small: Path, tmp_path: Path
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
     words = [str(small), "--budget", "cpu", "--seeds", "2", "--out", str(out)]
-    command = [sys.executable, "-m", "dualstudent.cli", "reproduce", *words]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    while not stamps(out) and process.poll() is None:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=0.1)
-    process.send_signal(signal.SIGTERM)
-    _, message = process.communicate()
-    assert process.returncode == 128 + signal.SIGTERM, message
-    assert f"continue with: dualstudent reproduce {' '.join(words)}" in " ".join(message.split())
+
+    def stopped_in_the_second_run(recipes: Mapping[str, Recipe], folder: Path, *_: object) -> None:
+        run_grid(recipes, folder, RaisesSignalAt(3, signal.SIGTERM), workers=1)
+
+    request = Request(str(small), "cpu", 2, out)
+    with monkeypatch.context() as patch:
+        patch.setattr("dualstudent.experiments.reproduce.run_grid", stopped_in_the_second_run)
+        with pytest.raises(Interrupted) as stop:
+            reproduce(request, Console(quiet=True))
+    assert stop.value.command == f"dualstudent reproduce {' '.join(words)}"
     before = stamps(out)
-    assert 0 < len(before) < 4
+    assert len(before) == 1
     assert not (out / "small").exists()
 
     shown = io.StringIO()
-    reproduce(Request(str(small), "cpu", 2, out), Console(file=shown))
+    reproduce(request, Console(file=shown))
     after = stamps(out)
     assert len(after) == 4
     assert {name: after[name] for name in before} == before

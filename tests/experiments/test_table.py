@@ -7,42 +7,12 @@ from pathlib import Path
 import pytest
 
 from dualstudent.experiments.finished import finished_runs
-from dualstudent.experiments.plan import Plan, plan
+from dualstudent.experiments.plan import plan
 from dualstudent.experiments.reading import load_experiment
-from dualstudent.experiments.schema import BudgetName, Cell
+from dualstudent.experiments.schema import Cell
 from dualstudent.experiments.table import comparison_table, write_csv
-from dualstudent.recipes.reading import to_toml
 from dualstudent.training.result import summarize_metrics
-from tests.support.experiments import SMALL
-
-
-def small_plan(tmp_path: Path, budget: BudgetName = "full", measure: str = "error") -> Plan:
-    path = tmp_path / "small.toml"
-    path.write_text(SMALL.replace("seeds = 2", f'seeds = 2\nmeasure = "{measure}"', 1))
-    return plan(load_experiment(path), budget)
-
-
-def write_run(folder: Path, recipe_text: str, errors: list[dict[str, float]]) -> None:
-    """A finished run, with the errors of its networks in each epoch."""
-    folder.mkdir(parents=True)
-    (folder / "recipe.toml").write_text(recipe_text)
-    tests = [{name: {"error": error} for name, error in epoch.items()} for epoch in errors]
-    lines = [
-        json.dumps({"epoch": n, "step": n, "test": test}) for n, test in enumerate(tests, start=1)
-    ]
-    (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n")
-    result = {
-        "networks": tests[-1],
-        "headline": list(tests[-1]),
-        "seconds": 40.0,
-        "versions": {"python": "3.11.9", "torch": "2.13.0"},
-    }
-    (folder / "result.json").write_text(json.dumps(result))
-
-
-def runs_of(planned: Plan, cell: Cell, folder: Path, errors: list[list[dict[str, float]]]) -> None:
-    for (name, recipe), of_run in zip(planned.of_cell(cell).items(), errors, strict=False):
-        write_run(folder / name, to_toml(recipe), of_run)
+from tests.support.experiments import SMALL, runs_of, small_plan
 
 
 def test_paper_and_measured_stand_side_by_side(tmp_path: Path) -> None:

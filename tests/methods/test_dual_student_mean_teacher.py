@@ -16,8 +16,8 @@ from dualstudent.networks import DigitsCNN
 from dualstudent.signals import Interrupted
 from tests.support.fixed_student import FixedStudent, fixed_batch
 from tests.support.recipes import small_recipe
+from tests.support.runs import RaisesSignalAt, assert_equal_runs
 from tests.support.students import Recorder, reached_parts, small_batch, small_network
-from tests.training.test_resume import RaisesSignalAt, assert_equal_runs
 
 
 @pytest.fixture

@@ -25,8 +25,8 @@ from dualstudent.prediction import Prediction
 from dualstudent.signals import Interrupted
 from dualstudent.training.checkpoint import read_tensors
 from tests.support.recipes import small_recipe
+from tests.support.runs import RaisesSignalAt, assert_equal_runs
 from tests.support.students import small_batch, small_network
-from tests.training.test_resume import RaisesSignalAt, assert_equal_runs
 
 EVERY_SECOND_FROM_3 = PiFastSWASettings(average_from=3, average_every=2)
 
@@ -192,6 +192,7 @@ CYCLES = (
 
 
 @pytest.mark.parametrize("name", ["pi+fastswa", "mean-teacher+fastswa"])
+@pytest.mark.learns
 def test_a_stopped_run_continues_bit_for_bit(name: str, tmp_path: Path) -> None:
     recipe = small_recipe(f"method.name={name!r}", *CYCLES)
     whole = train(recipe, tmp_path / "whole")
@@ -204,7 +205,8 @@ def test_a_stopped_run_continues_bit_for_bit(name: str, tmp_path: Path) -> None:
     assert int(read_tensors(Run.open(folder).checkpoint)[0]["method/average.n_averaged"]) == 2
     assert_equal_runs(resume(folder), whole)
     result = whole.read_result()
-    assert result["error"] == result["networks"]["average"]["error"] < 60  # chance is 90
+    # 32.7 and 27.9, on the other CPU 31.0 and 26.2; 21 to 38 with other seeds; chance is 90.
+    assert result["error"] == result["networks"]["average"]["error"] < 60
     assert result["networks"]["average"] != result["networks"]["student"]
     rates = [record["learning_rate"] for record in whole.read_metrics()]
     assert rates[1:3] == rates[3:5]

@@ -19,8 +19,8 @@ from dualstudent.recipes.reading import to_toml
 from dualstudent.signals import Interrupted
 from dualstudent.training.trainer import Trainer
 from tests.support.recipes import small_recipe
+from tests.support.runs import RaisesSignalAt, assert_equal_runs
 from tests.support.students import small_batch
-from tests.training.test_resume import RaisesSignalAt, assert_equal_runs
 
 WIDER = DigitsCNNSettings(width=2, dropout=0.0)
 

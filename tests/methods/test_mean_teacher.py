@@ -11,8 +11,8 @@ from dualstudent.methods import MeanTeacher, MeanTeacherSettings
 from dualstudent.signals import Interrupted
 from dualstudent.training.trainer import Trainer
 from tests.support.recipes import small_recipe
+from tests.support.runs import RaisesSignalAt, assert_equal_runs
 from tests.support.students import Recorder, small_batch, small_network
-from tests.training.test_resume import RaisesSignalAt, assert_equal_runs
 
 
 def with_another_teacher() -> MeanTeacher:

@@ -13,8 +13,8 @@ from dualstudent.methods.multiple_student import draw_pairs
 from dualstudent.signals import Interrupted
 from tests.support.fixed_student import FixedStudent, fixed_batch
 from tests.support.recipes import small_recipe
+from tests.support.runs import RaisesSignalAt, assert_equal_runs
 from tests.support.students import Recorder, reached_parts, small_batch, small_network
-from tests.training.test_resume import RaisesSignalAt, assert_equal_runs
 
 
 def test_all_pairs_and_views_are_equally_likely() -> None:

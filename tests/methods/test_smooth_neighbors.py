@@ -21,8 +21,8 @@ from dualstudent.methods import (
 from dualstudent.prediction import Prediction
 from dualstudent.signals import Interrupted
 from tests.support.recipes import small_recipe
+from tests.support.runs import RaisesSignalAt, assert_equal_runs
 from tests.support.students import reached_parts, small_batch, small_network
-from tests.training.test_resume import RaisesSignalAt, assert_equal_runs
 
 # Two neighbors, one other within the margin, one beyond it, and one in the same place as
 # another class.

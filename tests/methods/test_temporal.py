@@ -15,7 +15,7 @@ from dualstudent.methods import Task, TemporalEnsembling, TemporalEnsemblingSett
 from dualstudent.prediction import Prediction
 from dualstudent.signals import Interrupted
 from tests.support.recipes import small_recipe
-from tests.training.test_resume import RaisesSignalAt, assert_equal_runs
+from tests.support.runs import RaisesSignalAt, assert_equal_runs
 
 SAMPLES, CLASSES = 7, 4
 

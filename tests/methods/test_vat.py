@@ -234,6 +234,8 @@ def test_the_default_epsilon_is_refused_for_tiny_images_before_anything_is_writt
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.learns
 def test_it_learns(tmp_path: Path) -> None:
     run = train(small_recipe("method.name=vat", "method.epsilon=1"), tmp_path / "run")
-    assert run.read_result()["error"] < 60  # chance is 90
+    # 29.3, on the other CPU 29.6; 28 to 37 with other seeds; chance is 90.
+    assert run.read_result()["error"] < 60

@@ -6,8 +6,28 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from dualstudent import Recipe, load_recipe
+
 SYNSETS = ("n01440764", "n01443537", "n02123045", "n03930630")
 COLORS = ((200, 40, 40), (40, 200, 40), (40, 40, 200), (200, 200, 40))
+
+STREAMED = (
+    "data.source=imagenet",
+    "data.labels=25%",
+    "data.image_size=32",
+    "normalization.mean=[0.485, 0.456, 0.406]",
+    "normalization.std=[0.229, 0.224, 0.225]",
+    "transforms.weak.translate=0",
+    "transforms.weak.noise=0",
+    "transforms.weak.random_resized_crop=true",
+    "transforms.weak.flip=true",
+    "transforms.weak.jitter=[0.4, 0.4, 0.4, 0.1]",
+    "transforms.weak.rotate=10",
+    "batch.size=12",
+    "batch.labeled=4",
+    "schedule.epochs=3",
+    "schedule.rampup_epochs=1",
+)
 
 # The structure is right, the number of images is not that of the published files.
 warns_of_the_count = pytest.mark.filterwarnings(
@@ -34,3 +54,9 @@ def write_photo(path: Path, color: tuple[int, int, int], seed: int) -> None:
     Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC).save(
         path, "JPEG", quality=92
     )
+
+
+def streamed_recipe(folder: Path, workers: int, *changes: str) -> Recipe:
+    """Dual Student on the photos of ``folder``, read while training: 3 epochs of 6 steps."""
+    where = (f"data.folder='{folder}'", f"data.workers={workers}")
+    return load_recipe("demo", [*STREAMED, *where, *changes])

@@ -6,12 +6,17 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.data.sources.test_cifar import NAMES10, NAMES100, lines, write_folder
-from tests.data.sources.test_mnist import idx
-from tests.data.sources.test_svhn import mat
-from tests.data.sources.test_svhn import write as write_svhn
-from tests.data.sources.test_usps import line
 from tests.support.imagenet import write_imagenet, write_photo
+from tests.support.published_formats import (
+    NAMES10,
+    NAMES100,
+    idx,
+    mat,
+    name_lines,
+    svmlight_line,
+    write_cifar_folder,
+    write_svhn,
+)
 
 _DRAW = np.random.default_rng(0)
 
@@ -30,7 +35,7 @@ def write_published(folder: Path, each: int = 20) -> Path:
         for what, values in (("images-idx3", digits), ("labels-idx1", labels)):
             path = folder / "mnist" / f"{mnist}-{what}-ubyte.gz"
             path.write_bytes(gzip.compress(idx(values)))
-        text = "".join(line(label + 1, _DRAW.uniform(-1, 1, 256)) for label in labels)
+        text = "".join(svmlight_line(label + 1, _DRAW.uniform(-1, 1, 256)) for label in labels)
         (folder / "usps" / usps).write_bytes(bz2.compress(text.encode()))
     write_imagenet(folder)
     for synset in ("n04285008", "n07753592"):  # six classes, so that five guesses can be wrong
@@ -43,17 +48,17 @@ def write_published(folder: Path, each: int = 20) -> Path:
 
 def _write_cifar(folder: Path, train: np.ndarray, test: np.ndarray) -> None:
     batches = {f"data_batch_{n + 1}.bin": _records(part) for n, part in enumerate(_fifths(train))}
-    names = {"batches.meta.txt": lines(NAMES10)}
-    write_folder(folder, names | batches | {"test_batch.bin": _records(test)})
+    names = {"batches.meta.txt": name_lines(NAMES10)}
+    write_cifar_folder(folder, names | batches | {"test_batch.bin": _records(test)})
     fine = np.arange(100)
     coarse = np.zeros_like(fine)
     of_hundred = {
-        "fine_label_names.txt": lines(NAMES100),
-        "coarse_label_names.txt": lines(NAMES100[:20]),
+        "fine_label_names.txt": name_lines(NAMES100),
+        "coarse_label_names.txt": name_lines(NAMES100[:20]),
         "train.bin": _records(coarse, fine) + _records(coarse, fine),
         "test.bin": _records(coarse, fine),
     }
-    write_folder(folder, of_hundred, classes=100)
+    write_cifar_folder(folder, of_hundred, classes=100)
 
 
 def _fifths(labels: np.ndarray) -> list[np.ndarray]:

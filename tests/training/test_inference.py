@@ -3,17 +3,15 @@ import torch
 
 from dualstudent.data.transforms.policy import Draw
 from dualstudent.generators import make_generator
-from dualstudent.runs import train
 from dualstudent.training.inference import CHUNK, Predictions, predict
 from dualstudent.training.model import load_trained
 from dualstudent.training.run import Run
 from dualstudent.training.trainer import Trainer
-from tests.support.recipes import small_recipe
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return train(small_recipe(), tmp_path_factory.mktemp("answers") / "run")
+def run(small_run: Run) -> Run:
+    return small_run
 
 
 def asked(trainer: Trainer, indices: torch.Tensor) -> Predictions:
@@ -21,6 +19,7 @@ def asked(trainer: Trainer, indices: torch.Tensor) -> Predictions:
     return Predictions.join(predict(trainer.method, trainer.data.test, indices, seed, device))
 
 
+@pytest.mark.learns
 def test_on_the_test_set_they_are_the_answers_behind_the_figures_of_the_run(run: Run) -> None:
     trainer = load_trained(run)
     labels = trainer.data.test_labels
@@ -33,6 +32,7 @@ def test_on_the_test_set_they_are_the_answers_behind_the_figures_of_the_run(run:
     assert 0 < figures["error"] < 100  # else anything would do
 
 
+@pytest.mark.learns
 def test_agreement_and_stability_are_of_all_students(run: Run) -> None:
     trainer = load_trained(run)
     one, other = trainer.method.evaluated.values()
@@ -51,6 +51,7 @@ def test_agreement_and_stability_are_of_all_students(run: Run) -> None:
     assert by_other.agree.all()
 
 
+@pytest.mark.learns
 def test_instability_is_how_far_the_perturbed_view_moves_the_exported_network(run: Run) -> None:
     trainer = load_trained(run)
     first = torch.arange(CHUNK)
@@ -65,7 +66,7 @@ def test_instability_is_how_far_the_perturbed_view_moves_the_exported_network(ru
     found = asked(trainer, first)
 
     torch.testing.assert_close(found.instability, (clean - perturbed).square().mean(dim=1))
-    assert found.instability.max() > 0.01
+    assert found.instability.max() > 0.01  # 0.08 on both CPUs
 
 
 def test_only_what_was_asked_about_is_answered_and_in_that_order(run: Run) -> None:

@@ -13,17 +13,18 @@ from tests.support.recipes import small_recipe
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return train(small_recipe(), tmp_path_factory.mktemp("runs") / "run")
+def run(small_run: Run) -> Run:
+    return small_run
 
 
+@pytest.mark.learns
 def test_dual_student_learns_and_reports_the_last_epoch(run: Run) -> None:
     metrics, result = run.read_metrics(), run.read_result()
     assert [record["epoch"] for record in metrics] == [1, 2]
     assert result["networks"] == metrics[-1]["test"]
     errors = [figures["error"] for figures in result["networks"].values()]
     assert result["error"] == pytest.approx(sum(errors) / 2)
-    assert max(errors) < 60  # chance is 90
+    assert max(errors) < 60  # 37.2 on both CPUs, 31 to 40 with other seeds; chance is 90
     every_error = [f["error"] for record in metrics for f in record["test"].values()]
     assert result["chosen_on_test"]["error"] == min(every_error)
 

@@ -16,15 +16,16 @@ from tests.support.recipes import small_recipe
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """On a published data set, whose test images are written to files beside it."""
+def run(small_run: Run, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A copy of a run, for tests change it; the test images are written to files beside it."""
     folder = tmp_path_factory.mktemp("published")
     (folder / "images").mkdir()
     for number, pixels in enumerate(load_digits_8x8("test").pixels):
         Image.fromarray(pixels[0].numpy()).save(folder / "images" / f"{number}.png")
-    return train(small_recipe(), folder / "run")
+    return Run(shutil.copytree(small_run.folder, folder / "run"))
 
 
+@pytest.mark.learns
 def test_files_of_a_published_test_set_get_the_figures_of_the_run(run: Run, tmp_path: Path) -> None:
     written = write_predictions(run, [run.folder.parent / "images"], tmp_path / "p.csv")
     figures = run.read_result()["networks"]["student1"]
@@ -37,6 +38,7 @@ def test_files_of_a_published_test_set_get_the_figures_of_the_run(run: Run, tmp_
     assert 100 * written.stable / len(truth) == pytest.approx(figures["stable_share"])
 
 
+@pytest.mark.learns
 def test_students_agree_exactly_where_their_labels_are_the_same(run: Run) -> None:
     paths = [run.folder.parent / "images" / f"{number}.png" for number in range(50)]
     (said,) = Predictor(run).predict(paths)
@@ -56,17 +58,18 @@ def test_students_agree_exactly_where_their_labels_are_the_same(run: Run) -> Non
     same = said.probabilities.argmax(1) == other.probabilities.argmax(1)
     assert torch.equal(said.agree, same)
     assert torch.equal(other.agree, same)
-    assert 0 < same.sum() < 50
+    assert 0 < same.sum() < 50  # 37 on both CPUs
 
 
-def test_a_single_network_has_nobody_to_agree_with(run: Run, tmp_path: Path) -> None:
-    alone = train(small_recipe("method.name=mean-teacher"), tmp_path / "run")
+def test_a_single_network_has_nobody_to_agree_with(
+    run: Run, teacher_run: Run, tmp_path: Path
+) -> None:
     image = run.folder.parent / "images" / "0.png"
-    predictor = Predictor(alone)
+    predictor = Predictor(teacher_run)
     (said,) = predictor.predict([image])
     assert said.agree is None
     assert predictor.network == "teacher"
-    written = write_predictions(alone, [image], tmp_path / "p.csv")
+    written = write_predictions(teacher_run, [image], tmp_path / "p.csv")
     assert written.network == "teacher"
     with (tmp_path / "p.csv").open(newline="") as file:
         (row,) = csv.DictReader(file)

@@ -1,55 +1,22 @@
 import json
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-import torch
 
-from dualstudent import Callback, Run, UserError, resume, train
+from dualstudent import Run, UserError, resume, train
 from dualstudent.runs import train_or_resume
 from dualstudent.signals import Interrupted
-from dualstudent.training.checkpoint import read_tensors
+from tests.support.processes import stopped_by
 from tests.support.recipes import small_recipe
+from tests.support.runs import DiesAt, RaisesSignalAt, assert_equal_runs
 
 STEPS = 58
 
 
-class RaisesSignalAt(Callback):
-    def __init__(self, step: int, number: int = signal.SIGINT) -> None:
-        self._step, self._number = step, number
-
-    def on_step(self, step: int) -> None:
-        if step == self._step:
-            signal.raise_signal(self._number)
-
-
-class DiesAt(Callback):
-    def __init__(self, step: int) -> None:
-        self._step = step
-
-    def on_step(self, step: int) -> None:
-        if step == self._step:
-            raise RuntimeError("power cut")
-
-
 @pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return train(small_recipe(), tmp_path_factory.mktemp("runs") / "whole")
-
-
-def assert_equal_runs(run: Run, expected: Run) -> None:
-    """Weights, optimizer state and metrics, bit for bit."""
-    for path, expected_path in ((run.checkpoint, expected.checkpoint), (run.model, expected.model)):
-        tensors, _ = read_tensors(path)
-        expected_tensors, _ = read_tensors(expected_path)
-        assert tensors.keys() == expected_tensors.keys()
-        for name, tensor in tensors.items():
-            assert torch.equal(tensor, expected_tensors[name]), name
-    assert run.metrics.read_bytes() == expected.metrics.read_bytes()
-    assert run.read_result()["networks"] == expected.read_result()["networks"]
+def uninterrupted(small_run: Run) -> Run:
+    return small_run
 
 
 # In the first epoch, at its end, right after it, and in the middle of the last.
@@ -93,21 +60,11 @@ def test_a_run_that_died_before_its_first_checkpoint_starts_again(
 
 def test_a_killed_process_continues_bit_for_bit(uninterrupted: Run, tmp_path: Path) -> None:
     """A real process, stopped by SIGTERM and continued by another one."""
-    recipe, folder = tmp_path / "small.toml", tmp_path / "run"
-    recipe.write_text(uninterrupted.recipe.read_text())
-    command = [sys.executable, "-m", "dualstudent.cli"]
-    process = subprocess.Popen(
-        [*command, "train", str(recipe), "--out", str(folder)], stderr=subprocess.PIPE, text=True
-    )
-    while not (folder / "metrics.jsonl").exists() and process.poll() is None:
-        os.sched_yield()  # signals are handled from the first step on
-    process.send_signal(signal.SIGTERM)
-    _, message = process.communicate()
-    assert process.returncode == 128 + signal.SIGTERM, message
+    folder = tmp_path / "run"
+    code, message = stopped_by(signal.SIGTERM, small_recipe(), folder)
+    assert code == 128 + signal.SIGTERM, message
     assert f"dualstudent resume {folder}" in " ".join(message.split())
-    finished = subprocess.run([*command, "resume", str(folder)], capture_output=True, check=False)
-    assert finished.returncode == 0, finished.stderr
-    assert_equal_runs(Run.open(folder), uninterrupted)
+    assert_equal_runs(resume(folder), uninterrupted)
 
 
 def test_resuming_a_finished_run_changes_nothing(uninterrupted: Run) -> None:

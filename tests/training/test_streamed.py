@@ -3,43 +3,29 @@
 import json
 import multiprocessing
 import signal
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 
 import pytest
 
-from dualstudent import Recipe, Run, UserError, load_recipe, resume, train
+from dualstudent import Run, UserError, resume, train
 from dualstudent.data.batching.loader import BatchLoader
 from dualstudent.data.batching.samplers import Shard
 from dualstudent.data.datasets import ImageFiles
 from dualstudent.data.prepare import prepare
-from dualstudent.recipes.reading import to_toml
 from dualstudent.training.model import evaluate_run
-from tests.conftest import Command
-from tests.support.imagenet import warns_of_the_count, write_imagenet
-from tests.training.test_resume import DiesAt, assert_equal_runs
+from tests.support.command import Command
+from tests.support.imagenet import (
+    STREAMED,
+    streamed_recipe,
+    warns_of_the_count,
+    write_imagenet,
+)
+from tests.support.processes import stopped_by
+from tests.support.runs import DiesAt, assert_equal_runs
 
 pytestmark = warns_of_the_count
 
-CHANGES = (
-    "data.source=imagenet",
-    "data.labels=25%",
-    "data.image_size=32",
-    "normalization.mean=[0.485, 0.456, 0.406]",
-    "normalization.std=[0.229, 0.224, 0.225]",
-    "transforms.weak.translate=0",
-    "transforms.weak.noise=0",
-    "transforms.weak.random_resized_crop=true",
-    "transforms.weak.flip=true",
-    "transforms.weak.jitter=[0.4, 0.4, 0.4, 0.1]",
-    "transforms.weak.rotate=10",
-    "batch.size=12",
-    "batch.labeled=4",
-    "schedule.epochs=3",
-    "schedule.rampup_epochs=1",
-)
 STEPS = 18
 
 
@@ -48,22 +34,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_imagenet(tmp_path_factory.mktemp("data"))
 
 
-def recipe(folder: Path, workers: int, *changes: str) -> Recipe:
-    where = (f"data.folder='{folder}'", f"data.workers={workers}")
-    return load_recipe("demo", [*CHANGES, *where, *changes])
-
-
 @pytest.fixture(scope="module")
 def whole(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A run without interruption and without workers."""
-    return train(recipe(folder, workers=0), tmp_path_factory.mktemp("runs") / "whole")
+    return train(streamed_recipe(folder, workers=0), tmp_path_factory.mktemp("runs") / "whole")
 
 
+@pytest.mark.learns
 def test_a_small_network_learns_colors_from_files(whole: Run) -> None:
     result = whole.read_result()
 
     assert result["steps"] == STEPS
-    assert result["error"] < 50  # chance is 75
+    assert result["error"] < 50  # 12.5 on both CPUs, 4 to 25 with other seeds; chance is 75
     assert result["unreadable_images"] == 0
     assert not whole.log.exists()
     assert evaluate_run(whole) == result["networks"]
@@ -75,46 +57,10 @@ def test_a_small_network_learns_colors_from_files(whole: Run) -> None:
     }
 
 
-SCRIPT = """
-import os, sys
-
-if __name__ == "__main__":  # the workers need nothing of this
-    from dualstudent import Callback, load_recipe, train
-    from dualstudent.cli import run_command
-
-    class Signals(Callback):
-        def on_step(self, step):
-            if step == 3:
-                number = int(sys.argv[3])
-                os.kill(os.getpid(), number) if number == 9 else os.killpg(0, number)
-
-    run_command(lambda: train(load_recipe(sys.argv[1]), sys.argv[2], Signals()))
-"""
-
-
-def stopped_by(number: signal.Signals, chosen: Recipe, run: Path) -> tuple[int, str]:
-    """Exit code and messages of a run in a process of its own, stopped after three steps.
-
-    Returns when all its workers have ended: each of them holds the end of a pipe.
-    """
-    script, toml = run.parent / "script.py", run.parent / "recipe.toml"
-    script.write_text(SCRIPT)
-    toml.write_text(to_toml(chosen))
-    finished = subprocess.run(
-        [sys.executable, script, toml, run, str(int(number))],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        start_new_session=True,
-        check=False,
-    )
-    return finished.returncode, finished.stderr
-
-
 def test_a_signal_to_all_processes_stops_cleanly_and_resume_is_exact(
     folder: Path, whole: Run, tmp_path: Path
 ) -> None:
-    code, said = stopped_by(signal.SIGTERM, recipe(folder, workers=1), tmp_path / "run")
+    code, said = stopped_by(signal.SIGTERM, streamed_recipe(folder, workers=1), tmp_path / "run")
 
     assert code == 128 + signal.SIGTERM
     assert "stopped: SIGTERM after step 3; continue with" in said
@@ -124,14 +70,14 @@ def test_a_signal_to_all_processes_stops_cleanly_and_resume_is_exact(
 
 
 def test_workers_end_when_the_run_is_killed(folder: Path, tmp_path: Path) -> None:
-    code, _ = stopped_by(signal.SIGKILL, recipe(folder, workers=1), tmp_path / "run")
+    code, _ = stopped_by(signal.SIGKILL, streamed_recipe(folder, workers=1), tmp_path / "run")
 
     assert code == -signal.SIGKILL
 
 
 def test_workers_end_when_the_run_fails(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="power cut") as failure:
-        train(recipe(folder, workers=1), tmp_path / "run", DiesAt(1))
+        train(streamed_recipe(folder, workers=1), tmp_path / "run", DiesAt(1))
 
     assert multiprocessing.active_children() == []
     assert failure.traceback  # held until here, with all that it refers to
@@ -145,7 +91,7 @@ def test_broken_images_are_logged_counted_and_do_not_change_the_way_back(tmp_pat
     ]
     for path in broken:
         path.write_bytes(path.read_bytes()[:300])
-    chosen = recipe(folder, 0, "data.broken_share=0.2")
+    chosen = streamed_recipe(folder, 0, "data.broken_share=0.2")
 
     straight = train(chosen, tmp_path / "straight")
     with pytest.raises(RuntimeError):
@@ -165,13 +111,13 @@ def test_too_many_broken_images_end_the_run(tmp_path: Path) -> None:
         path.write_text("no image")
 
     with pytest.raises(UserError, match=r"images looked at cannot be read"):
-        train(recipe(folder, workers=0), tmp_path / "run")
+        train(streamed_recipe(folder, workers=0), tmp_path / "run")
     assert (tmp_path / "run" / "log.txt").read_text().count("not an image") > 5
 
 
 def test_processes_that_share_a_run_end_it_together(tmp_path: Path) -> None:
     """The image that is broken is one that the follower meets in the first step."""
-    shared = recipe(
+    shared = streamed_recipe(
         write_imagenet(tmp_path / "data"), 0, "device.processes=2", "data.broken_share=0"
     )
     data = prepare(shared.data, shared.seed, shared.transforms, shared.normalization)
@@ -190,7 +136,7 @@ def test_processes_that_share_a_run_end_it_together(tmp_path: Path) -> None:
 def test_the_command_line_shows_the_count(tmp_path: Path, command: Command) -> None:
     folder = write_imagenet(tmp_path / "data")
     (folder / "imagenet" / "val" / "n01440764" / "n01440764_0.JPEG").write_text("no image")
-    settings = (*CHANGES, f"data.folder={folder}", "data.workers=0", "schedule.epochs=1")
+    settings = (*STREAMED, f"data.folder={folder}", "data.workers=0", "schedule.epochs=1")
     changes = [argument for change in settings for argument in ("--set", change)]
     run = tmp_path / "run"
 

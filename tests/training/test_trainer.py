@@ -42,6 +42,7 @@ def digits(with_test: bool = True) -> PreparedData:
     )
 
 
+@pytest.mark.learns
 def test_training_in_memory_equals_the_training_of_a_run(tmp_path: Path) -> None:
     run = train(recipe(), tmp_path / "run", data=digits())
     trainer = Trainer(recipe(), digits())
@@ -55,7 +56,7 @@ def test_training_in_memory_equals_the_training_of_a_run(tmp_path: Path) -> None
     weights, _ = read_tensors(run.model)
     for name, tensor in trainer.method.students[1].state_dict().items():
         assert torch.equal(weights[f"student2.{name}"], tensor)
-    assert run.read_result()["error"] < 40  # chance is 90
+    assert run.read_result()["error"] < 60  # 27.8 on both CPUs, chance is 90
 
 
 def test_a_run_keeps_what_its_vectors_went_through_and_can_be_tested_again(tmp_path: Path) -> None:

@@ -15,13 +15,17 @@ from dualstudent.data.sources.cifar import load_cifar10, load_cifar100
 from dualstudent.data.sources.files import DataWarning
 from dualstudent.errors import UserError
 from tests.support.permissions import refused_without_rights_to
-
-Contents = dict[str, bytes]
+from tests.support.published_formats import (
+    CIFAR_FOLDERS,
+    NAMES10,
+    NAMES100,
+    Contents,
+    name_lines,
+    write_cifar_folder,
+)
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (6, 3, 32, 32), dtype=np.uint8)
 LABELS, COARSE, FINE = [3, 9, 0, 5, 1, 9], [19, 0, 4, 4, 7, 11], [99, 0, 42, 41, 50, 7]
-NAMES10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-NAMES100 = tuple(f"fine_{number}" for number in range(100))
 
 
 def records(*labels: list[int]) -> bytes:
@@ -31,24 +35,19 @@ def records(*labels: list[int]) -> bytes:
     )
 
 
-def lines(names: tuple[str, ...]) -> bytes:
-    return "\n".join((*names, "", "")).encode()  # the published files end with an empty line
-
-
 BATCHES = [f"data_batch_{number}.bin" for number in range(1, 6)]
 CIFAR10: Contents = {
-    "batches.meta.txt": lines(NAMES10),
+    "batches.meta.txt": name_lines(NAMES10),
     **{name: records([label]) for name, label in zip(BATCHES, LABELS, strict=False)},
     "readme.html": b"<html>",
     "test_batch.bin": records(LABELS[::-1]),
 }
 CIFAR100: Contents = {
-    "coarse_label_names.txt": lines(NAMES100[:20]),
-    "fine_label_names.txt": lines(NAMES100),
+    "coarse_label_names.txt": name_lines(NAMES100[:20]),
+    "fine_label_names.txt": name_lines(NAMES100),
     "test.bin": records(COARSE[:2], FINE[:2]),
     "train.bin": records(COARSE, FINE),
 }
-HOMES = {10: ("cifar10", "cifar-10-batches-bin"), 100: ("cifar100", "cifar-100-binary")}
 ARCHIVES = {10: "cifar-10-binary.tar.gz", 100: "cifar-100-binary.tar.gz"}
 
 
@@ -62,16 +61,8 @@ def tar(contents: Contents, inside: str) -> bytes:
     return written.getvalue()
 
 
-def write_folder(folder: Path, contents: Contents, classes: int = 10) -> Path:
-    extracted = folder.joinpath(*HOMES[classes])
-    extracted.mkdir(parents=True)
-    for name, content in contents.items():
-        (extracted / name).write_bytes(content)
-    return extracted
-
-
 def write_archive(folder: Path, contents: Contents | bytes, classes: int = 10) -> Path:
-    home, inside = HOMES[classes]
+    home, inside = CIFAR_FOLDERS[classes]
     archive = folder / home / ARCHIVES[classes]
     archive.parent.mkdir()
     archive.write_bytes(contents if isinstance(contents, bytes) else tar(contents, inside))
@@ -87,7 +78,7 @@ def refusal(load_images: Callable[[str, Path], Images], folder: Path, part: str 
     return message
 
 
-@pytest.mark.parametrize("write", [write_folder, write_archive], ids=["folder", "archive"])
+@pytest.mark.parametrize("write", [write_cifar_folder, write_archive], ids=["folder", "archive"])
 def test_cifar10_is_all_batches_in_order_with_one_warning_that_names_both_counts(
     tmp_path: Path, write: Callable[[Path, Contents], Path]
 ) -> None:
@@ -110,7 +101,7 @@ def test_cifar10_is_all_batches_in_order_with_one_warning_that_names_both_counts
     assert images.classes == NAMES10
 
 
-@pytest.mark.parametrize("write", [write_folder, write_archive], ids=["folder", "archive"])
+@pytest.mark.parametrize("write", [write_cifar_folder, write_archive], ids=["folder", "archive"])
 def test_cifar100_has_the_fine_labels(
     tmp_path: Path, write: Callable[[Path, Contents, int], Path]
 ) -> None:
@@ -126,7 +117,7 @@ def test_cifar100_has_the_fine_labels(
 
 def test_the_test_parts_have_their_own_files_and_count(tmp_path: Path) -> None:
     write_archive(tmp_path, CIFAR10)
-    write_folder(tmp_path, CIFAR100, classes=100)
+    write_cifar_folder(tmp_path, CIFAR100, classes=100)
 
     with pytest.warns(DataWarning, match="6 images of 10,000"):
         images = load("cifar10", "test", tmp_path)
@@ -139,14 +130,14 @@ def test_the_test_parts_have_their_own_files_and_count(tmp_path: Path) -> None:
 
 def test_extracted_files_come_before_the_archive(tmp_path: Path) -> None:
     write_archive(tmp_path, b"not even opened")
-    write_folder(tmp_path, CIFAR10)
+    write_cifar_folder(tmp_path, CIFAR10)
 
     with pytest.warns(DataWarning, match="5 images"):
         assert load_cifar10("train", tmp_path).labels.tolist() == LABELS[:5]
 
 
 def test_every_extracted_batch_is_compared_with_the_published_one(tmp_path: Path) -> None:
-    extracted = write_folder(tmp_path, CIFAR10)
+    extracted = write_cifar_folder(tmp_path, CIFAR10)
 
     expected = f"^cifar10 train: {', '.join(BATCHES)} in {extracted} differ from the published"
     with pytest.warns(DataWarning, match=expected):
@@ -155,7 +146,7 @@ def test_every_extracted_batch_is_compared_with_the_published_one(tmp_path: Path
 
 def test_as_many_extracted_images_as_published_but_others_give_one_warning(tmp_path: Path) -> None:
     ten_thousand_black = bytes(10_000 * 3073)
-    extracted = write_folder(tmp_path, CIFAR10 | {"test_batch.bin": ten_thousand_black})
+    extracted = write_cifar_folder(tmp_path, CIFAR10 | {"test_batch.bin": ten_thousand_black})
 
     with pytest.warns(DataWarning) as caught:
         load_cifar10("test", tmp_path)
@@ -207,13 +198,15 @@ MALFORMED10 = [
     ),
     pytest.param({BATCHES[2]: ONE_TOO_MANY}, "labels up to 10, cifar10 has 0 to 9", id="label 10"),
     pytest.param(
-        {"batches.meta.txt": lines(NAMES10[:9])}, "9 class names, cifar10 has 10", id="9 names"
+        {"batches.meta.txt": name_lines(NAMES10[:9])},
+        "9 class names, cifar10 has 10",
+        id="9 names",
     ),
     pytest.param({"batches.meta.txt": b"\xff\xfe\0"}, "1 class names", id="names are not text"),
 ]
 
 
-@pytest.mark.parametrize("write", [write_folder, write_archive], ids=["folder", "archive"])
+@pytest.mark.parametrize("write", [write_cifar_folder, write_archive], ids=["folder", "archive"])
 @pytest.mark.parametrize(("changed", "telling"), MALFORMED10)
 def test_a_malformed_file_of_cifar10_is_refused(
     tmp_path: Path, write: Callable[[Path, Contents], Path], changed: Contents, telling: str
@@ -250,7 +243,7 @@ def test_a_malformed_file_of_cifar10_is_refused(
 def test_a_malformed_file_of_cifar100_is_refused(
     tmp_path: Path, changed: Contents, telling: str
 ) -> None:
-    extracted = write_folder(tmp_path, CIFAR100 | changed, classes=100)
+    extracted = write_cifar_folder(tmp_path, CIFAR100 | changed, classes=100)
 
     message = refusal(load_cifar100, tmp_path)
 
@@ -258,7 +251,7 @@ def test_a_malformed_file_of_cifar100_is_refused(
     assert str(extracted / next(iter(changed))) in message
 
 
-@pytest.mark.parametrize("write", [write_folder, write_archive], ids=["folder", "archive"])
+@pytest.mark.parametrize("write", [write_cifar_folder, write_archive], ids=["folder", "archive"])
 @pytest.mark.parametrize("missing", [BATCHES[3], "batches.meta.txt"])
 def test_a_missing_file_is_named(
     tmp_path: Path, write: Callable[[Path, Contents], Path], missing: str
@@ -347,7 +340,7 @@ def test_a_folder_that_cannot_be_searched_is_refused(
 
 @pytest.mark.parametrize("file", [BATCHES[2], "batches.meta.txt"])
 def test_an_extracted_file_without_read_rights_is_named(tmp_path: Path, file: str) -> None:
-    extracted = write_folder(tmp_path, CIFAR10)
+    extracted = write_cifar_folder(tmp_path, CIFAR10)
 
     with refused_without_rights_to(extracted / file):
         load_cifar10("train", tmp_path)
@@ -367,7 +360,7 @@ def test_an_archive_without_read_rights_is_not_called_broken(tmp_path: Path) -> 
         ("test", 1000, [3, 8, 8, 0, 6, 6, 1, 6, 3, 1], [126.025, 123.709, 114.854]),
     ],
 )
-def test_the_published_files(
+def test_the_published_formats(
     data_folder: Path, part: str, count: int, first: list[int], means: list[float]
 ) -> None:
     images = load_cifar10(part, data_folder)  # a warning would be an error here

@@ -1,5 +1,4 @@
 import gzip
-import struct
 from pathlib import Path
 
 import numpy as np
@@ -11,14 +10,9 @@ from dualstudent.data.sources.mnist import load_mnist
 from dualstudent.data.transforms.normalization import Normalization, normalize
 from dualstudent.errors import UserError
 from tests.support.permissions import refused_without_rights_to
+from tests.support.published_formats import idx
 
 IMAGE_FILE, LABEL_FILE = "train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"
-
-
-def idx(values: np.ndarray, magic: int | None = None) -> bytes:
-    magic = magic or {1: 2049, 3: 2051}[values.ndim]
-    header = struct.pack(f">{1 + values.ndim}I", magic, *values.shape)
-    return header + values.astype(np.uint8).tobytes()
 
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (7, 28, 28))
@@ -167,7 +161,7 @@ def test_a_good_file_without_read_rights_is_not_called_broken(tmp_path: Path, fi
         ),
     ],
 )
-def test_the_published_files(
+def test_the_published_formats(
     data_folder: Path, part: str, per_class: list[int], first: list[int], total: int
 ) -> None:
     images = load_mnist(part, data_folder)  # a warning would be an error here

@@ -1,12 +1,9 @@
-import io
 import warnings
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from scipy.io import savemat
 
 from dualstudent.data.datasets import Images
 from dualstudent.data.sources.catalog import load
@@ -14,26 +11,14 @@ from dualstudent.data.sources.files import DataWarning
 from dualstudent.data.sources.svhn import load_svhn, load_svhn_extra
 from dualstudent.errors import UserError
 from tests.support.permissions import refused_without_rights_to
+from tests.support.published_formats import mat, write_svhn
 
 TRAIN, TEST, EXTRA = "train_32x32.mat", "test_32x32.mat", "extra_32x32.mat"
 X = np.random.default_rng(0).integers(0, 256, (32, 32, 3, 5), dtype=np.uint8)
 Y = np.array([[1], [10], [3], [9], [10]], dtype=np.uint8)
 
 
-def mat(compressed: bool = True, **variables: Any) -> bytes:
-    written = io.BytesIO()
-    savemat(written, variables, do_compression=compressed)
-    return written.getvalue()
-
-
 GOOD = mat(X=X, y=Y)
-
-
-def write(folder: Path, content: bytes, name: str = TRAIN) -> Path:
-    path = folder / "svhn" / name
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(content)
-    return path
 
 
 def assert_shows(images: Images, x: np.ndarray) -> None:
@@ -48,7 +33,7 @@ def assert_shows(images: Images, x: np.ndarray) -> None:
 def test_a_subset_is_used_with_one_warning_that_names_both_counts(
     tmp_path: Path, compressed: bool
 ) -> None:
-    write(tmp_path, mat(compressed, X=X, y=Y))
+    write_svhn(tmp_path, mat(compressed, X=X, y=Y))
 
     with pytest.warns(DataWarning) as caught:
         images = load_svhn("train", tmp_path)
@@ -66,7 +51,7 @@ def test_a_subset_is_used_with_one_warning_that_names_both_counts(
 
 
 def test_the_test_part_has_its_own_file_and_count(tmp_path: Path) -> None:
-    write(tmp_path, GOOD, TEST)
+    write_svhn(tmp_path, GOOD, TEST)
 
     for name in ("svhn", "svhn-extra"):
         with pytest.warns(DataWarning, match=f"{name} test.* 5 images of 26,032"):
@@ -75,8 +60,8 @@ def test_the_test_part_has_its_own_file_and_count(tmp_path: Path) -> None:
 
 
 def test_the_extra_digits_follow_the_training_digits(tmp_path: Path) -> None:
-    write(tmp_path, GOOD)
-    write(tmp_path, mat(X=255 - X[..., :3], y=Y[:3] % 10 + 1), EXTRA)
+    write_svhn(tmp_path, GOOD)
+    write_svhn(tmp_path, mat(X=255 - X[..., :3], y=Y[:3] % 10 + 1), EXTRA)
 
     with pytest.warns(DataWarning) as caught:
         images = load_svhn_extra("train", tmp_path)
@@ -131,7 +116,7 @@ def with_label(label: float) -> bytes:
     ],
 )
 def test_a_malformed_file_is_refused(tmp_path: Path, content: bytes, telling: str) -> None:
-    path = write(tmp_path, content)
+    path = write_svhn(tmp_path, content)
 
     with pytest.raises(UserError) as refused:
         load_svhn("train", tmp_path)
@@ -144,7 +129,7 @@ def test_a_malformed_file_is_refused(tmp_path: Path, content: bytes, telling: st
 
 
 def test_a_good_file_without_read_rights_is_not_called_broken(tmp_path: Path) -> None:
-    path = write(tmp_path, GOOD)
+    path = write_svhn(tmp_path, GOOD)
 
     with refused_without_rights_to(path):
         load_svhn("train", tmp_path)
@@ -157,7 +142,7 @@ def test_too_little_memory_is_not_the_fault_of_the_file(
         raise MemoryError
 
     monkeypatch.setattr("dualstudent.data.sources.svhn.loadmat", exhausted)
-    write(tmp_path, GOOD)
+    write_svhn(tmp_path, GOOD)
 
     with pytest.raises(MemoryError):
         load_svhn("train", tmp_path)
@@ -173,7 +158,7 @@ def test_a_missing_file_is_asked_for_before_anything_is_read(
         raise OSError
 
     monkeypatch.setattr("pooch.retrieve", unreachable)
-    write(tmp_path, b"never read")
+    write_svhn(tmp_path, b"never read")
 
     with pytest.raises(UserError, match=rf"{EXTRA} is not in .* put it into {tmp_path}/svhn"):
         load_svhn_extra("train", tmp_path)

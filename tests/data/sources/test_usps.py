@@ -10,13 +10,7 @@ from dualstudent.data.sources.usps import load_usps
 from dualstudent.data.transforms.normalization import Normalization, normalize
 from dualstudent.errors import UserError
 from tests.support.permissions import refused_without_rights_to
-
-GRAY = np.linspace(-1, 1, 256)
-
-
-def line(label: float | str, values: np.ndarray = GRAY) -> str:
-    pairs = (f"{index}:{value:.6f}" for index, value in enumerate(values, start=1) if value != 0)
-    return f"{label} {' '.join(pairs)}\n"
+from tests.support.published_formats import GRAY, svmlight_line
 
 
 def write(folder: Path, content: bytes) -> Path:
@@ -29,7 +23,7 @@ def write(folder: Path, content: bytes) -> Path:
 def test_a_subset_is_used_with_one_warning_that_names_both_counts(tmp_path: Path) -> None:
     mostly_zero = np.zeros(256)  # zeros are not written down in this format
     mostly_zero[[0, 17, 255]] = -1, 0.5, 1
-    lines = line(1) + line(10, mostly_zero) + line(7, GRAY[::-1])
+    lines = svmlight_line(1) + svmlight_line(10, mostly_zero) + svmlight_line(7, GRAY[::-1])
     path = write(tmp_path, bz2.compress(lines.encode()))
 
     with pytest.warns(DataWarning) as caught:
@@ -46,7 +40,7 @@ def test_a_subset_is_used_with_one_warning_that_names_both_counts(tmp_path: Path
     assert torch.equal(images.pixels, expected.reshape(3, 1, 16, 16))
 
 
-GOOD = "".join(line(label) for label in range(1, 11))
+GOOD = "".join(svmlight_line(label) for label in range(1, 11))
 
 
 @pytest.mark.parametrize(
@@ -60,28 +54,34 @@ GOOD = "".join(line(label) for label in range(1, 11))
         ),
         pytest.param(bz2.compress(b"digit,pixels\n"), "not a readable svmlight", id="other format"),
         pytest.param(
-            bz2.compress(line(1, np.ones(257)).encode()), "contains 257", id="too many values"
+            bz2.compress(svmlight_line(1, np.ones(257)).encode()),
+            "contains 257",
+            id="too many values",
         ),
         pytest.param(
-            bz2.compress(line(1, GRAY * 255).encode()),
+            bz2.compress(svmlight_line(1, GRAY * 255).encode()),
             "pixel values up to 255",
             id="values to 255",
         ),
-        pytest.param(bz2.compress((GOOD + line(0)).encode()), "labels 0 to 10", id="label 0"),
-        pytest.param(bz2.compress((GOOD + line(11)).encode()), "labels 1 to 11", id="label 11"),
-        pytest.param(bz2.compress((GOOD + line(2.5)).encode()), "labels", id="label 2.5"),
+        pytest.param(
+            bz2.compress((GOOD + svmlight_line(0)).encode()), "labels 0 to 10", id="label 0"
+        ),
+        pytest.param(
+            bz2.compress((GOOD + svmlight_line(11)).encode()), "labels 1 to 11", id="label 11"
+        ),
+        pytest.param(bz2.compress((GOOD + svmlight_line(2.5)).encode()), "labels", id="label 2.5"),
         pytest.param(
             bz2.compress(b""),
             "0 values an image",
             id="no images",
         ),
         pytest.param(
-            bz2.compress(line(1, np.full(256, np.nan)).encode()),
+            bz2.compress(svmlight_line(1, np.full(256, np.nan)).encode()),
             "−1 to 1",
             id="values that are not numbers",
         ),
         pytest.param(
-            bz2.compress(line(1, np.ones(64)).encode()),
+            bz2.compress(svmlight_line(1, np.ones(64)).encode()),
             "64",
             id="images of 8 x 8",
         ),
@@ -115,7 +115,7 @@ def test_a_good_file_without_read_rights_is_not_called_broken(tmp_path: Path) ->
     ],
 )
 @pytest.mark.filterwarnings("ignore::dualstudent.data.sources.files.DataWarning")
-def test_the_published_files(
+def test_the_published_formats(
     data_folder: Path, part: str, per_class: list[int], first: list[int]
 ) -> None:
     images = load_usps(part, data_folder)

@@ -9,8 +9,8 @@ import pytest
 from dualstudent import Run, UserError
 from dualstudent.report.page.evidence import gather
 from dualstudent.runs import train
+from tests.support.feature_vectors import MLP, vectors
 from tests.support.recipes import small_recipe
-from tests.test_runs import MLP, vectors
 
 
 @pytest.fixture(scope="module")

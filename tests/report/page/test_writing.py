@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dualstudent import Run
-from tests.conftest import Command
+from tests.support.command import Command
 
 
 @pytest.fixture
