@@ -1,5 +1,7 @@
 """An experiment of seconds on real digits."""
 
+from pathlib import Path
+
 SMALL = """
 title = "What unlabeled digits are worth"
 place = "Table 0"
@@ -41,3 +43,9 @@ transforms.weak.translate = 1
 supervised = {}
 both = { method.confidence_threshold = 0.5 }
 """
+
+
+def write_small(folder: Path) -> Path:
+    path = folder / "small.toml"
+    path.write_text(SMALL)
+    return path
