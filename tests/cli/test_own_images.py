@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dualstudent import Observer, Run, UserError, load_recipe, resume
+from dualstudent import Callback, Run, UserError, load_recipe, resume
+from dualstudent.runs import train
 from dualstudent.signals import Interrupted
-from dualstudent.training.loop import train
 from dualstudent.training.model import evaluate_run
 from dualstudent.training.predictor import write_predictions
 from tests.conftest import Command
@@ -285,7 +285,7 @@ def test_what_to_train_on_must_be_said(command: Command) -> None:
     assert "name the labeled source with --data" in messages
 
 
-class StopsAtOnce(Observer):
+class StopsAtOnce(Callback):
     def on_step(self, step: int) -> None:
         signal.raise_signal(signal.SIGINT)
 

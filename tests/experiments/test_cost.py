@@ -11,7 +11,7 @@ from dualstudent.data.sources.files import data_folder
 from dualstudent.experiments import cost
 from dualstudent.experiments.cost import PUBLISHED, Pace, Stopwatch, measure_pace, steps_of
 from dualstudent.methods import METHODS
-from dualstudent.training.training import Training
+from dualstudent.training.trainer import Trainer
 from tests.support.recipes import small_recipe
 
 NAMES = [str(method.Settings.model_fields["name"].default) for method in METHODS]
@@ -39,7 +39,7 @@ def test_published_sizes_are_those_of_the_data(name: InMemoryName) -> None:
     ids=lambda recipe: recipe.data.source,
 )
 def test_steps_are_those_that_training_takes(recipe: Recipe) -> None:
-    assert steps_of(recipe) == Training(recipe).schedule.total_steps
+    assert steps_of(recipe) == Trainer(recipe).schedule.total_steps
 
 
 @pytest.mark.parametrize("name", recipe_names())

@@ -18,7 +18,7 @@ from dualstudent.data.transforms.policy import Transforms
 from dualstudent.grid import runs_at_a_time
 from dualstudent.methods import Method
 from dualstudent.recipes.schema import Recipe
-from dualstudent.training.training import build_method
+from dualstudent.training.trainer import build_method
 
 _LONG_ENOUGH = 0.2  # seconds; then a batch is large enough to conclude from
 
