@@ -3,24 +3,20 @@
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from rich.console import Console
 from torch import Tensor, nn
 
 from dualstudent import losses
 from dualstudent.batch import Batch
-from dualstudent.doctor import Diagnosis, Reach, examine
-from dualstudent.doctor.diagnosis import reach_table
+from dualstudent.doctor import Diagnosis, examine
 from dualstudent.generators import seeded_rng
 from dualstudent.methods import METHODS, DualStudent, MeanTeacher, Method, StudentLoss, Supervised
 from dualstudent.training.trainer import Trainer
-from tests.support.command import Command
-from tests.support.recipes import SMALL, small_recipe
+from tests.support.recipes import small_recipe
 
 NEEDED = {
     "imbalanced-student": ['method.strong_network={name="digits-cnn", width=2}'],
@@ -373,52 +369,3 @@ def test_what_else_goes_wrong_is_found(
     kind: type[Method], finding: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert finding in examine_as(kind, monkeypatch).findings
-
-
-def test_table_has_a_row_per_term_and_shows_what_arrives_elsewhere() -> None:
-    reach = [
-        Reach("student1", "pull", 0.5, {"student1": {"trunk": 2.0}, "t": {"trunk": 0.25}}, True),
-        Reach("student2", "pull", 0.0, {}, True),
-    ]
-    console = Console(width=120)
-    with console.capture() as capture:
-        console.print(reach_table(Diagnosis(reach=reach)))
-    rows = [line.split() for line in capture.get().splitlines()[1:]]
-    assert rows == [
-        ["student1", "pull", "0.5", "2", "·", "·", "t", "trunk", "0.25"],
-        ["student2", "pull", "off", "·", "·", "·", "·"],
-    ]
-
-
-@pytest.fixture
-def doctor(command: Command) -> Command:
-    return partial(command, "doctor", *(part for change in SMALL for part in ("--set", change)))
-
-
-def test_command_shows_every_term_of_a_healthy_method(doctor: Command) -> None:
-    changes = ("--set", "method.name=mean-teacher", "--set", "method.logit_distance_weight=0.0")
-    code, shown, _ = doctor("demo", *changes, "--steps", "2")
-    assert code == 0
-    lines = [line.split() for line in shown.splitlines()]
-    assert [line[1] for line in lines if line[:1] == ["student"] and line[1] != "term"] == [
-        "classification",
-        "logit_distance",
-        "consistency",
-    ]
-    assert ["student", "logit_distance", "off", "·", "·", "·", "·"] in lines
-    assert "off: logit_distance of student: exactly 0 in all 4 steps" in shown
-    assert lines[-1] == ["healthy", "in", "4", "steps;", "watched:", "student,", "teacher"]
-
-
-def test_command_lists_findings_and_fails(monkeypatch: pytest.MonkeyPatch, doctor: Command) -> None:
-    monkeypatch.setattr("dualstudent.training.trainer.METHODS", (ConsistencyOfTheTeacher,))
-    changes = ("--set", "method.name=mean-teacher", "--steps", "2")
-    code, shown, messages = doctor(*changes)  # the demo is the default
-    assert (code, messages) == (1, "wrong: consistency of student does not reach student\n")
-    assert "healthy" not in shown
-
-
-def test_command_calls_a_mistake_a_mistake(doctor: Command) -> None:
-    code, _, messages = doctor("--set", "data.labels=55")
-    assert code == 2
-    assert "use a multiple of 10" in messages

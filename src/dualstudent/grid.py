@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from dualstudent.errors import UserError
-from dualstudent.parallel import call_when_parent_ends, count_cores
+from dualstudent.parallel import Progress, call_when_parent_ends, count_cores
 from dualstudent.recipes.schema import Recipe
 from dualstudent.runs import train_or_resume
 from dualstudent.signals import Interrupted, StopRequest
@@ -24,7 +24,7 @@ from dualstudent.training.run import Run
 def run_grid(
     recipes: Mapping[str, Recipe],
     folder: Path,
-    observer: Callback | None = None,
+    progress: Progress | None = None,
     workers: int | None = None,
 ) -> dict[str, Run]:
     """Train every recipe into its own folder, one thread each, as many at a time as fit.
@@ -34,7 +34,7 @@ def run_grid(
     Args:
         recipes: name → recipe; the name becomes the run's folder below ``folder``.
         folder: of the grid.
-        observer: is told how many epochs of all runs are done, as if they were steps.
+        progress: is told how many epochs of all runs are done, as if they were steps.
         workers: how many runs at a time; default: :func:`runs_at_a_time`.
 
     Returns:
@@ -44,14 +44,14 @@ def run_grid(
         Interrupted: after Ctrl-C, SIGTERM or SIGHUP; the same call continues.
         UserError: if a run cannot be done; the others stop cleanly.
     """
-    observer = observer or Callback()
+    progress = progress or Callback()
     runs = {name: Run(folder / name) for name in recipes}
     done = dict.fromkeys(recipes, 0)  # epochs
     waiting = [name for name in recipes if not runs[name].result.is_file()]
     for name in recipes.keys() - set(waiting):
         Run.open(folder / name).check_is_of(recipes[name])
         done[name] = recipes[name].schedule.epochs
-    observer.on_start(sum(done.values()), sum(r.schedule.epochs for r in recipes.values()))
+    progress.on_start(sum(done.values()), sum(r.schedule.epochs for r in recipes.values()))
     at_a_time = workers or runs_at_a_time(recipes.values())
     with StopRequest() as stop, _Workers(min(at_a_time, len(waiting))) as pool:
         while waiting or pool.busy:
@@ -60,7 +60,7 @@ def run_grid(
                 pool.begin(name, recipes[name], folder / name)
             if news := pool.collect(seconds=1):
                 done |= news
-                observer.on_step(sum(done.values()))
+                progress.on_step(sum(done.values()))
             if stop.received:
                 finished = sum(run.result.is_file() for run in runs.values())
                 raise Interrupted(

@@ -4,15 +4,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from dualstudent.experiments.plan import plan, run_name
 from dualstudent.experiments.reading import experiment_names, load_experiment
-from dualstudent.experiments.reproduce import Request, reproduce
+from dualstudent.experiments.reproduce import Request, plan_request, reproduce
 from dualstudent.experiments.schema import BudgetName
+from dualstudent.parallel import Progress
 from dualstudent.recipes.schema import Recipe
 from dualstudent.runs import train_or_resume
-from dualstudent.training.callbacks import Callback
 from dualstudent.training.run import Run
 from tests.support.published import write_published
 
@@ -34,7 +33,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def one_after_the_other(
-    recipes: Mapping[str, Recipe], folder: Path, observer: Callback
+    recipes: Mapping[str, Recipe], folder: Path, progress: Progress | None
 ) -> dict[str, Run]:
     """In place of the grid, whose processes take longer to start than these runs take."""
     return {name: train_or_resume(recipe, folder / name) for name, recipe in recipes.items()}
@@ -48,9 +47,8 @@ def test_an_experiment_leads_from_files_to_a_table_and_pictures(
     monkeypatch.setenv("DUALSTUDENT_DATA", str(data))
     monkeypatch.setattr("dualstudent.experiments.reproduce.run_grid", one_after_the_other)
     changes = (*TINY, *CHANGES.get(name, FEW))
-    folder = reproduce(
-        Request(name, "cpu", seeds=1, out=tmp_path, changes=changes), Console(quiet=True)
-    )
+    request = Request(name, "cpu", seeds=1, out=tmp_path, changes=changes)
+    folder = reproduce(request, plan_request(request)).folder
     lines = (folder / "table.md").read_text().splitlines()
     rows = [line.strip("| ").split(" | ") for line in lines[2 : lines.index("")]]
     assert len(rows) == len(load_experiment(name).cells("cpu"))

@@ -1,14 +1,11 @@
-import io
 from pathlib import Path
-from typing import Any
 
 import pytest
-from rich.console import Console
 
 from dualstudent import UserError
 from dualstudent.experiments import cost
 from dualstudent.experiments.cost import Pace
-from dualstudent.experiments.listing import list_experiments
+from dualstudent.experiments.listing import list_costs
 from dualstudent.experiments.reading import experiment_names
 
 
@@ -17,24 +14,24 @@ def known_pace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cost, "measure_pace", lambda _: Pace(training=0.01, test=0.0))
 
 
-def listed(what: str | None = None, *of_runs: Any) -> dict[tuple[str, str], list[str]]:
-    """(experiment, budget) → runs, steps, time; the second line of one has no name."""
-    shown = io.StringIO()
-    list_experiments(Console(file=shown, width=200), what, *of_runs)
-    cells = [
-        [cell.strip() for cell in line.split("│")[1:-1]] for line in shown.getvalue().split("\n")
-    ]
-    return {(row[0], row[2]): row[3:] for row in cells if len(row) == 6}
-
-
 def test_every_experiment_is_listed_at_both_sizes() -> None:
-    rows = listed()
-    for name in experiment_names():
-        assert (name, "full") in rows
-    # One run of 300 epochs of 980 steps with 100 images: 294,000 seconds.
-    assert rows["stable-samples", "full"] == ["1", "294,000", "3 days"]
-    rows = listed("table3", 2, ["schedule.epochs=1"], "DS")
-    assert rows["table3", "full"][:2] == ["4", "3,238"]  # 811 and 808 steps, with two seeds
+    costs = {(each.name, each.budget): each for each in list_costs()}
+    assert set(costs) == {
+        (name, budget) for name in (*experiment_names(), "all") for budget in ("full", "cpu")
+    }
+    # One run of 300 epochs of 980 steps with 100 images, a hundredth of a second each.
+    single = costs["stable-samples", "full"]
+    assert (single.runs, single.steps) == (1, 294_000)
+    assert single.seconds == pytest.approx(294_000)
+    assert costs["all", "cpu"].runs < sum(
+        costs[name, "cpu"].runs for name in experiment_names()
+    )  # they share some
+
+
+def test_the_cost_of_a_part_with_changes() -> None:
+    full, _ = list_costs("table3", 2, ["schedule.epochs=1"], "DS")
+    assert (full.budget, full.runs) == ("full", 4)
+    assert full.steps == 2 * (811 + 808)  # with two seeds
 
 
 def test_what_own_images_cost_is_not_known(tmp_path: Path) -> None:
@@ -60,5 +57,5 @@ def test_what_own_images_cost_is_not_known(tmp_path: Path) -> None:
         cpu = { smaller = "nothing", seeds = 1, rows = { "Dual Student" = {} } }
         """
     )
-    with pytest.raises(UserError, match="--list knows what published data cost, not own images"):
-        listed(str(tmp_path / "own.toml"))
+    with pytest.raises(UserError, match="own images"):
+        list_costs(str(tmp_path / "own.toml"))

@@ -1,6 +1,7 @@
-"""The command line: a file per group of commands, and a line here per command.
+"""The command line: one file per command, listed here in the order of the help.
 
-Heavy imports wait until a command needs them, so that help is instant.
+This is the only package that prints. Heavy imports wait until a command needs them, so that help
+and lists come at once.
 """
 
 import warnings
@@ -8,12 +9,22 @@ from typing import Annotated
 
 import typer
 
-from dualstudent.cli.listing import methods, recipes_app
-from dualstudent.cli.looking import check
-from dualstudent.cli.researching import doctor, reproduce
-from dualstudent.cli.running import demo, evaluate, resume, train
-from dualstudent.cli.speaking import run_command, say
-from dualstudent.cli.using import export, label, predict, report
+from dualstudent.cli import (
+    check,
+    demo,
+    doctor,
+    evaluate,
+    export,
+    label,
+    methods,
+    predict,
+    recipes,
+    report,
+    reproduce,
+    resume,
+    train,
+)
+from dualstudent.cli.console import print_message, run_command
 
 __all__ = ["app", "main", "run_command"]
 
@@ -22,31 +33,31 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-for command in (  # in the order of the help
-    demo,
-    check,
-    train,
-    resume,
-    evaluate,
-    report,
-    predict,
-    label,
-    export,
-    reproduce,
-    doctor,
-    methods,
+for command in (
+    demo.demo,
+    check.check,
+    train.train,
+    resume.resume,
+    evaluate.evaluate,
+    report.report,
+    predict.predict,
+    label.label,
+    export.export,
+    reproduce.reproduce,
+    doctor.doctor,
+    methods.methods,
 ):
     app.command()(command)
-app.add_typer(recipes_app, name="recipes")
+app.add_typer(recipes.app, name="recipes")
 
 
 def main() -> None:
     """Entry point: a user's mistake is one line and exit code 2, never a traceback."""
-    warnings.showwarning = lambda message, *_, **__: say("warning", "yellow", str(message))
+    warnings.showwarning = lambda message, *_, **__: print_message("warning", "yellow", message)
     run_command(app)
 
 
-def _show_version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
@@ -58,7 +69,9 @@ def _show_version(wanted: bool) -> None:
 def options(
     version: Annotated[
         bool,
-        typer.Option("--version", is_eager=True, callback=_show_version, help="Show it and exit."),
+        typer.Option(
+            "--version", is_eager=True, callback=_print_version, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
     """Train image classifiers from a few labels and many unlabeled images."""

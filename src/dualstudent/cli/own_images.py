@@ -9,6 +9,8 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
+from dualstudent.cli.console import print_line
+from dualstudent.cli.data_check import counts_table, forecast_line, summary_line
 from dualstudent.cli.progress import progress_on
 from dualstudent.data.images.cache import DecodedImages, decode_images
 from dualstudent.data.images.check import DataCheck, Finding, check_images
@@ -20,9 +22,7 @@ from dualstudent.experiments.cost import measure_pace
 from dualstudent.recipes.chooser import NETWORKS, Choice, choose_recipe
 from dualstudent.recipes.reading import apply_changes, merge, recipe_table, validate
 from dualstudent.recipes.schema import Recipe
-from dualstudent.report.data_check import counts_table, forecast_line, summary_line
-from dualstudent.report.line import print_line
-from dualstudent.report.tables import format_estimate
+from dualstudent.report.format import format_estimate
 from dualstudent.settings import Table
 from dualstudent.training.run import Run
 

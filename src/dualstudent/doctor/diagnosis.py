@@ -1,12 +1,6 @@
-"""What the doctor found, for programs and for people."""
+"""What the doctor found."""
 
 from dataclasses import dataclass, field
-
-from rich.table import Table
-
-from dualstudent.doctor.anatomy import PARTS
-
-_NONE = "·"
 
 
 @dataclass(frozen=True)
@@ -71,36 +65,3 @@ class Diagnosis:
     def off(self) -> list[str]:
         """Terms that were exactly 0 in every step and so could not be judged."""
         return [f"{reach.term} of {reach.student}" for reach in self.reach if reach.is_off]
-
-
-def reach_table(diagnosis: Diagnosis, title: str = "") -> Table:
-    """One row per term and student: its value and the norm of its gradient, part by part.
-
-    The parts are those of the student whose term it is; what arrives in other networks, where
-    nothing should, stands in the last column.
-    """
-    table = Table(title=title, title_justify="left", box=None)
-    table.add_column("student", no_wrap=True)
-    table.add_column("term", no_wrap=True)
-    for column in ("value", *PARTS):
-        table.add_column(column, justify="right")
-    table.add_column("elsewhere", style="red")
-    for reach in diagnosis.reach:
-        own = reach.norms.get(reach.student, {})
-        table.add_row(
-            reach.student,
-            reach.term,
-            "off" if reach.is_off else f"{reach.value:.3g}",
-            *(f"{own[part]:.2g}" if part in own else _NONE for part in PARTS),
-            _elsewhere(reach) or _NONE,
-        )
-    return table
-
-
-def _elsewhere(reach: Reach) -> str:
-    return ", ".join(
-        f"{network} {part} {norm:.2g}"
-        for network, norms in reach.norms.items()
-        for part, norm in norms.items()
-        if network != reach.student
-    )

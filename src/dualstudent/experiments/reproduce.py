@@ -1,15 +1,10 @@
-"""One command for an experiment: its runs, its table, its pictures."""
+"""Running an experiment: its runs, its table, its pictures."""
 
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
-from dualstudent.cli.progress import progress_on
 from dualstudent.data.prepare import prepare
 from dualstudent.errors import UserError, refuse
 from dualstudent.experiments.figures import draw_figures
@@ -20,10 +15,9 @@ from dualstudent.experiments.reading import load_experiment
 from dualstudent.experiments.schema import BudgetName
 from dualstudent.experiments.table import ComparisonTable, comparison_table, write_csv
 from dualstudent.grid import run_grid
+from dualstudent.parallel import Progress
 from dualstudent.recipes.schema import Recipe
-from dualstudent.report.line import print_line
 from dualstudent.report.style import save_picture
-from dualstudent.report.tables import format_count
 from dualstudent.signals import Interrupted
 from dualstudent.training.run import Run
 
@@ -54,8 +48,13 @@ class Request:
         return self.out or Path("runs/reproduce") / self.budget
 
     @property
+    def runs_folder(self) -> Path:
+        """Where the runs go."""
+        return self.folder / "runs"
+
+    @property
     def command(self) -> str:
-        """That asks for the same."""
+        """The command that asks for the same."""
         words = ["dualstudent", "reproduce", self.what, "--budget", self.budget]
         words += ["--seeds", str(self.seeds)] if self.seeds else []
         words += ["--out", str(self.out)] if self.out else []
@@ -64,45 +63,53 @@ class Request:
         return shlex.join(words)
 
 
-def reproduce(request: Request, console: Console) -> Path:
+@dataclass(frozen=True)
+class Reproduction:
+    """What an experiment led to.
+
+    Attributes:
+        folder: with ``table.md``, ``table.csv``, the pictures and ``index.html``.
+        table: paper and measured values side by side.
+    """
+
+    folder: Path
+    table: ComparisonTable
+
+
+def plan_request(request: Request) -> Plan:
+    """What is to be run, with data and finished runs checked before a long training.
+
+    Raises:
+        UserError: if data are missing, or a finished run is of another recipe.
+    """
+    experiment = load_experiment(request.what)
+    planned = plan(experiment, request.budget, request.seeds, request.changes, request.only)
+    _check_data(planned.runs(), request.runs_folder)
+    finished_runs(planned, request.runs_folder)
+    return planned
+
+
+def reproduce(request: Request, planned: Plan, progress: Progress | None = None) -> Reproduction:
     """Run what has not been run, and write the table and the pictures of an experiment.
 
     Args:
         request: what, and how large.
-        console: where progress and the table go.
-
-    Returns:
-        The folder with ``table.md``, ``table.csv``, the pictures and ``index.html``.
+        planned: of :func:`plan_request`.
+        progress: is told how many epochs of all runs are done.
 
     Raises:
-        UserError: if data are missing; then nothing has been run.
         Interrupted: after Ctrl-C, SIGTERM or SIGHUP; the command that continues is in its message.
     """
-    experiment = load_experiment(request.what)
-    planned = plan(experiment, request.budget, request.seeds, request.changes, request.only)
-    wanted = planned.runs()
-    runs_folder = request.folder / "runs"
-    check_data(wanted, runs_folder)
-    how_many = format_count(len(wanted), "run")
-    print_line(console, f"{experiment.place}: {experiment.title}")
-    print_line(console, f"{how_many} in {runs_folder}")
-    for difference in planned.differences:
-        print_line(console, difference)
-    finished_runs(planned, runs_folder)  # what is wrong with them is said before a long training
     try:
-        with progress_on(console, unit="epochs") as progress:
-            run_grid(wanted, runs_folder, progress.observer(experiment.name))
+        run_grid(planned.runs(), request.runs_folder, progress)
     except Interrupted as stop:
         raise Interrupted(stop.number, stop.done, request.command) from stop
     folder = request.folder / planned.name
-    table = write_results(planned, finished_runs(planned, runs_folder), request.command, folder)
-    console.print(_shown(table, experiment.title))
-    for sentence in (*table.order, *table.notes, f"Files in {folder}"):
-        print_line(console, sentence)
-    return folder
+    runs = finished_runs(planned, request.runs_folder)
+    return Reproduction(folder, write_results(planned, runs, request.command, folder))
 
 
-def check_data(recipes: Mapping[str, Recipe], runs_folder: Path) -> None:
+def _check_data(recipes: Mapping[str, Recipe], runs_folder: Path) -> None:
     """Load all data that unfinished runs need, so that what each set lacks is said at once."""
     seen, missing = [], []
     for name, recipe in recipes.items():
@@ -127,10 +134,3 @@ def write_results(planned: Plan, runs: FinishedRuns, command: str, folder: Path)
         save_picture(figure, folder / name)
     write_page(folder / "index.html", planned.experiment, table, figures)
     return table
-
-
-def _shown(table: ComparisonTable, title: str) -> Table:
-    shown = Table(*table.columns, title=Text(title), title_justify="left")
-    for row in table.rows:
-        shown.add_row(*map(Text, row))  # a name may look like markup
-    return shown

@@ -9,7 +9,7 @@ from dualstudent.experiments.measures import MEASURES, chosen_on_test, headline,
 from dualstudent.experiments.order import order_of_rows
 from dualstudent.experiments.plan import Plan
 from dualstudent.experiments.schema import BudgetName, Cell
-from dualstudent.report.tables import format_count, format_duration
+from dualstudent.report.format import format_count, format_duration
 from dualstudent.training.run import Run
 
 _NOT_RUN = "not run"

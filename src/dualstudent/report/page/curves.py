@@ -8,7 +8,7 @@ from dualstudent.report.page.evidence import Evidence
 from dualstudent.report.page.numbers import percent
 
 _STABLE = (
-    "Shard of the set whose answers a small change leaves as they are, and of which the network is "
+    "Share of the set whose answers a small change leaves as they are, and of which the network is "
     "confident."
 )
 _TERMS = {
@@ -36,7 +36,7 @@ def learning_curves(runs: Sequence[Evidence]) -> list[Chart]:
     if all(run.verdict for run in runs):
         part = runs[0].part
         error, stable = _tested(runs, "error"), _tested(runs, "stable_share")
-        wrong = f"Shard of the {part} set that is answered wrong."
+        wrong = f"Share of the {part} set that is answered wrong."
         charts = [
             _chart("error", f"{part.capitalize()} error", wrong, error, len(runs) == 1),
             _chart("stable", f"Stable {part} samples", _STABLE, stable, len(runs) == 1),

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import sqrt
 
+from dualstudent.report.format import format_count, format_duration
 from dualstudent.report.page.evidence import Evidence
 from dualstudent.report.page.numbers import percent
-from dualstudent.report.tables import format_count, format_duration
 
 
 @dataclass(frozen=True)

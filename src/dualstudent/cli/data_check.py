@@ -1,13 +1,14 @@
-"""What a check of one's own images found, for the terminal."""
+"""The findings of a check of own images, as tables and lines for the terminal."""
 
 from rich.table import Table
 from rich.text import Text
 
+from dualstudent.cli.console import print_message
 from dualstudent.data.images.check import DataCheck, Finding
 from dualstudent.data.prepare import OWN_IMAGE_SIZE
 from dualstudent.errors import escape_line
 from dualstudent.recipes.schema import Recipe
-from dualstudent.report.tables import format_estimate
+from dualstudent.report.format import format_bytes, format_estimate
 
 _EXAMPLES = 3
 _SIZES = (32, 64, 128, 224)
@@ -27,7 +28,7 @@ def counts_table(check: DataCheck) -> Table:
 def summary_line(check: DataCheck) -> str:
     """How many, their sizes, and the memory that images of the usual sizes need."""
     (low_height, low_width), (high_height, high_width) = check.smallest, check.largest
-    memory = ", ".join(f"{size} px {_bytes(check.memory(size))}" for size in _SIZES)
+    memory = ", ".join(f"{size} px {format_bytes(check.memory(size))}" for size in _SIZES)
     return (
         f"{check.images:,} {'gray' if check.is_gray else 'color'} images, {check.unlabeled:,} of "
         f"them unlabeled, from {low_width} × {low_height} to {high_width} × {high_height} pixels; "
@@ -48,7 +49,7 @@ def forecast_line(recipe: Recipe, images: int, seconds: float) -> str:
         f"training would be {recipe.method.name} with {recipe.network.name} on {size} × {size} "
         f"pixels, {recipe.schedule.epochs:,} epochs, {batch.labeled} of {batch.size} images in a "
         f"batch labeled: about {format_estimate(seconds)} on this machine, "
-        f"{_bytes(images * data.channels * size**2)} of memory for the images"
+        f"{format_bytes(images * data.channels * size**2)} of memory for the images"
     )
 
 
@@ -59,5 +60,7 @@ def finding_line(finding: Finding) -> str:
     return finding.message + (f": {', '.join(groups + more)}" if groups else "")
 
 
-def _bytes(count: int) -> str:
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
+def print_finding(finding: Finding) -> None:
+    """Print an error in red, a warning in yellow."""
+    color = "red" if finding.severity == "error" else "yellow"
+    print_message(finding.severity, color, finding_line(finding))

@@ -3,8 +3,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from dualstudent.cli.data_check import counts_table, finding_line, summary_line
 from dualstudent.data.images.check import DataCheck, Finding
-from dualstudent.report.data_check import counts_table, finding_line, summary_line
 
 CHECK = DataCheck(
     name="my [red]data",

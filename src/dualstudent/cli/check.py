@@ -1,11 +1,11 @@
-"""Commands that look at own images: check."""
+"""``dualstudent check``: check own images before training."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from dualstudent.cli.speaking import console, tell
+from dualstudent.cli.console import console
 
 
 def check(
@@ -13,7 +13,8 @@ def check(
         Path, typer.Argument(help="A folder with a folder per class, or a CSV or Parquet file.")
     ],
     target: Annotated[
-        Path | None, typer.Option(help="Folder to adapt to; DATA is then the source.")
+        Path | None,
+        typer.Option(help="Folder of images to adapt to; DATA is then the labeled source."),
     ] = None,
     unlabeled: Annotated[
         str, typer.Option(help="Name of the folder of unlabeled images.")
@@ -21,12 +22,15 @@ def check(
     path_column: Annotated[str | None, typer.Option(help="Column of paths in a table.")] = None,
     label_column: Annotated[str | None, typer.Option(help="Column of labels in a table.")] = None,
     part_column: Annotated[str | None, typer.Option(help="Column of train or test.")] = None,
-    image_size: Annotated[int, typer.Option(min=1, help="Pixels a side to compare at.")] = 32,
+    image_size: Annotated[
+        int, typer.Option(min=1, help="Side in pixels at which images are compared.")
+    ] = 32,
 ) -> None:
-    """Look at your own images before training: counts, duplicates, leaks, and how long it takes.
+    """Check your own images before training: counts, duplicates, leaks, and the time it takes.
 
-    Exit code 2 if training with them cannot be right; warnings leave it at 0.
+    Exit code 2 if they hold an error that training must not ignore; 0 with warnings only.
     """
+    from dualstudent.cli.data_check import print_finding
     from dualstudent.cli.own_images import OwnImages, locate_images, recipe_request
     from dualstudent.data.images.own import list_images
     from dualstudent.data.images.tables import Columns
@@ -41,7 +45,7 @@ def check(
             part_column=part_column,
         )
     )
-    own = OwnImages(console, tell)
+    own = OwnImages(console, print_finding)
     columns = Columns(path_column, label_column, part_column)
     found = own.look(list_images(data, target, unlabeled, columns), image_size)
     own.forecast(asked, found)

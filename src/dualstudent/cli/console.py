@@ -1,0 +1,39 @@
+"""How commands print: results to the output, messages as one line each to the error stream."""
+
+import sys
+from collections.abc import Callable
+
+from rich.console import Console
+
+from dualstudent.errors import UserError, escape_line
+from dualstudent.signals import Interrupted
+
+console = Console()
+messages = Console(stderr=True)
+
+
+def print_line(where: Console, text: object) -> None:
+    """Print the text as it is, as one line: it may hold names of files or classes."""
+    where.print(escape_line(text), markup=False, highlight=False, soft_wrap=True)
+
+
+def print_message(kind: str, color: str, text: object) -> None:
+    """Print one line to the error stream that begins with its kind, such as "warning"."""
+    messages.print(f"[bold {color}]{kind}:[/bold {color}]", end=" ")
+    print_line(messages, text)
+
+
+def run_command(command: Callable[[], object]) -> None:
+    """Run a command; user errors, file errors and stops become one line and an exit code."""
+    try:
+        command()
+    except UserError as error:
+        print_message("error", "red", error)
+        sys.exit(2)
+    except OSError as error:
+        text = f"{error.filename}: {error.strerror}" if error.filename else error
+        print_message("error", "red", text)
+        sys.exit(2)
+    except Interrupted as stop:
+        print_message("stopped", "yellow", stop)
+        sys.exit(128 + stop.number)

@@ -1,0 +1,80 @@
+"""``dualstudent doctor``: check which networks each loss term reaches."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from dualstudent.cli.arguments import Changes
+from dualstudent.cli.console import console, print_message
+
+if TYPE_CHECKING:
+    from dualstudent.doctor import Diagnosis, Reach
+
+_NONE = "·"
+
+
+def doctor(
+    recipe: Annotated[
+        str, typer.Argument(help="Name of a recipe, or path of a .toml file.")
+    ] = "demo",
+    set_: Changes = None,
+    steps: Annotated[
+        int, typer.Option(min=1, help="At most this many, until every loss term is more than 0.")
+    ] = 50,
+) -> None:
+    """Check in a few real steps that every loss term reaches its own student and nothing else.
+
+    Shows the gradient of each term, part by part. Exit code 1 if something is wrong.
+    """
+    from dualstudent.doctor import examine
+    from dualstudent.recipes import load_recipe
+
+    chosen = load_recipe(recipe, set_ or ())
+    diagnosis = examine(chosen, steps)
+    console.print(reach_table(diagnosis, f"{chosen.method.name}: norm of each term's gradient"))
+    if diagnosis.off:
+        console.print(
+            f"off: {', '.join(diagnosis.off)}: exactly 0 in all {diagnosis.steps} steps, "
+            "because the weight is 0 or no sample took part (then try more --steps)"
+        )
+    for finding in diagnosis.findings:
+        print_message("wrong", "red", finding)
+    if not diagnosis.healthy:
+        raise typer.Exit(1)
+    console.print(f"healthy in {diagnosis.steps} steps; watched: {', '.join(diagnosis.networks)}")
+
+
+def reach_table(diagnosis: "Diagnosis", title: str = "") -> Table:
+    """One row per term and student: its value and the norm of its gradient, part by part.
+
+    The parts are those of the student whose term it is. The last column has what arrives in other
+    networks, which should be nothing.
+    """
+    from dualstudent.doctor.anatomy import PARTS
+
+    table = Table(title=title, title_justify="left", box=None)
+    table.add_column("student", no_wrap=True)
+    table.add_column("term", no_wrap=True)
+    for column in ("value", *PARTS):
+        table.add_column(column, justify="right")
+    table.add_column("elsewhere", style="red")
+    for reach in diagnosis.reach:
+        own = reach.norms.get(reach.student, {})
+        table.add_row(
+            reach.student,
+            reach.term,
+            "off" if reach.is_off else f"{reach.value:.3g}",
+            *(f"{own[part]:.2g}" if part in own else _NONE for part in PARTS),
+            _elsewhere(reach) or _NONE,
+        )
+    return table
+
+
+def _elsewhere(reach: "Reach") -> str:
+    return ", ".join(
+        f"{network} {part} {norm:.2g}"
+        for network, norms in reach.norms.items()
+        for part, norm in norms.items()
+        if network != reach.student
+    )

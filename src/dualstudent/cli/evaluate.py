@@ -1,0 +1,15 @@
+"""``dualstudent evaluate``: evaluate the networks of a finished run again."""
+
+from dualstudent.cli.arguments import RunFolder
+from dualstudent.cli.console import console
+from dualstudent.cli.tables import result_table
+
+
+def evaluate(run: RunFolder) -> None:
+    """Evaluate the networks of a finished run on its test part, else on its validation part."""
+    from dualstudent.training.model import evaluate_run
+    from dualstudent.training.run import Run
+
+    opened = Run.open(run)
+    figures = evaluate_run(opened)
+    console.print(result_table(figures, f"{run}, {opened.evaluated_part} part"))

@@ -1,0 +1,62 @@
+"""``dualstudent recipes``: list the recipes that come with the package, or show one."""
+
+import tomllib
+from importlib import resources
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from dualstudent.cli.console import console
+
+app = typer.Typer(help="List and show the recipes that come with dualstudent.")
+
+
+@app.callback(invoke_without_command=True)
+def recipes(context: typer.Context) -> None:
+    """Without a sub-command: list the recipes."""
+    if context.invoked_subcommand is None:
+        list_recipes()
+
+
+@app.command("list")
+def list_recipes() -> None:
+    """List the recipes, a line each."""
+    table = Table(box=None, show_header=False)
+    for name, description in read_descriptions().items():
+        table.add_row(Text(name, "bold"), Text(description))
+    console.print(table)
+
+
+@app.command("show")
+def show_recipe(
+    name: Annotated[str, typer.Argument(help="Name of a recipe, or path of a .toml file.")],
+    full: Annotated[
+        bool, typer.Option("--full", help="Every setting, also those at their default.")
+    ] = False,
+) -> None:
+    """Print the text of a recipe, to read or to save and edit."""
+    from dualstudent.recipes import load_recipe
+    from dualstudent.recipes.reading import recipe_source, to_toml
+
+    text = to_toml(load_recipe(name)) if full else recipe_source(name)
+    typer.echo(text, nl=False)
+
+
+def read_descriptions() -> dict[str, str]:
+    """Name → description of every recipe, read from the files alone.
+
+    Checking them would load torch, which takes seconds.
+
+    Example:
+        >>> read_descriptions()["demo"]
+        'Dual Student on 50 labels of the embedded MNIST digits, in about a minute'
+    """
+    files = (resources.files("dualstudent") / "recipes").iterdir()
+    tables = {
+        file.name.removesuffix(".toml"): tomllib.loads(file.read_text("utf-8"))
+        for file in files
+        if file.name.endswith(".toml")
+    }
+    return {name: tables[name]["description"] for name in sorted(tables)}

@@ -1,0 +1,108 @@
+"""``dualstudent reproduce``: repeat a table or figure of the paper."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Column, Table
+from rich.text import Text
+
+from dualstudent.cli.arguments import Changes
+from dualstudent.cli.console import console, print_line
+from dualstudent.errors import UserError
+from dualstudent.report.format import format_count, format_estimate
+
+if TYPE_CHECKING:
+    from dualstudent.experiments.reproduce import Request
+
+
+class Budget(StrEnum):
+    """How large an experiment is run."""
+
+    full = "full"
+    cpu = "cpu"
+
+
+def reproduce(
+    what: Annotated[
+        str | None,
+        typer.Argument(
+            help="table1 to table6, ablation, coupling, domain-adaptation, stable-samples, or path "
+            "of a .toml file that defines an experiment."
+        ),
+    ] = None,
+    budget: Annotated[
+        Budget, typer.Option(help="As large as in the paper, or so small that a CPU finishes it.")
+    ] = Budget.full,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Runs of each cell; default: as in the paper.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder, for all experiments of a budget; default: runs/reproduce/…"),
+    ] = None,
+    only: Annotated[
+        str, typer.Option(metavar="TEXT", help="Run only the cells whose name contains this.")
+    ] = "",
+    set_: Changes = None,
+    list_: Annotated[
+        bool, typer.Option("--list", help="List all experiments, or only WHAT, and their cost.")
+    ] = False,
+) -> None:
+    """Repeat a table or figure of the paper, for example [bold]dualstudent reproduce table1[/bold].
+
+    Runs that are finished are not repeated, those that were stopped are continued.
+    """
+    changes = tuple(set_ or ())
+    if list_:
+        _print_costs(what, seeds, changes, only)
+        return
+    if what is None:
+        raise UserError("say what to reproduce; 'dualstudent reproduce --list' shows what there is")
+    from dualstudent.experiments.reproduce import Request
+
+    _run(Request(what, budget.value, seeds, out, only, changes))
+
+
+def _run(request: "Request") -> None:
+    from dualstudent.cli.progress import progress_on
+    from dualstudent.experiments.reproduce import plan_request
+    from dualstudent.experiments.reproduce import reproduce as run_experiment
+
+    planned = plan_request(request)
+    experiment = planned.experiment
+    print_line(console, f"{experiment.place}: {experiment.title}")
+    print_line(console, f"{format_count(len(planned.runs()), 'run')} in {request.runs_folder}")
+    for difference in planned.differences:
+        print_line(console, difference)
+    with progress_on(console, unit="epochs") as progress:
+        made = run_experiment(request, planned, progress.observer(experiment.name))
+    table = Table(*made.table.columns, title=Text(experiment.title), title_justify="left")
+    for row in made.table.rows:
+        table.add_row(*map(Text, row))  # a name may look like markup
+    console.print(table)
+    for sentence in (*made.table.order, *made.table.notes, f"Files in {made.folder}"):
+        print_line(console, sentence)
+
+
+def _print_costs(what: str | None, seeds: int | None, changes: tuple[str, ...], only: str) -> None:
+    from dualstudent.cli.progress import progress_on
+    from dualstudent.experiments.listing import list_costs
+
+    with progress_on(console, unit="recipes measured") as progress:
+        observer = progress.observer("a few steps each")
+        costs = list_costs(what, seeds, changes, only, observer)
+    table = Table(Column("what", no_wrap=True), "", "budget", "runs", "steps", "about")
+    for number, cost in enumerate(costs):
+        is_new = number == 0 or cost.name != costs[number - 1].name
+        names = (cost.name, cost.title) if is_new else ("", "")
+        table.add_row(
+            *map(Text, names),  # they may look like markup
+            cost.budget,
+            str(cost.runs),
+            f"{cost.steps:,}",
+            format_estimate(cost.seconds),
+            end_section=not is_new,
+        )
+    console.print(table)

@@ -1,0 +1,80 @@
+"""``dualstudent train``: train by a recipe, or on own images."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dualstudent.cli.arguments import Changes
+from dualstudent.cli.console import console
+from dualstudent.errors import UserError
+
+if TYPE_CHECKING:
+    from dualstudent.recipes import Recipe
+
+
+def train(
+    recipe: Annotated[
+        str | None,
+        typer.Argument(
+            help="Name of a recipe, or path of a .toml file; default: chosen to suit --data."
+        ),
+    ] = None,
+    set_: Changes = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the run; default: runs/NAME-SEED.")
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="Own images: a folder with a folder per class, or a CSV or Parquet file."
+        ),
+    ] = None,
+    target: Annotated[
+        Path | None,
+        typer.Option(help="Folder of images to adapt to; --data is then the labeled source."),
+    ] = None,
+) -> None:
+    """Train by a recipe, for example [bold]dualstudent train demo --set data.labels=20[/bold].
+
+    Or on own images: [bold]dualstudent train --data FOLDER[/bold] checks them and chooses a recipe.
+    """
+    from dualstudent.cli.data_check import print_finding
+    from dualstudent.cli.outcome import print_outcome
+    from dualstudent.cli.own_images import OwnImages
+    from dualstudent.cli.progress import progress_on
+    from dualstudent.runs import train as train_by
+    from dualstudent.training.run import Run
+
+    changes, own = set_ or [], OwnImages(console, print_finding)
+    asked, name = _asked_for(recipe, data, target, changes)
+    folder = out or Path("runs") / f"{name}-{asked.seed}"
+    Run.check_free(folder)  # before the images are read, which may take long
+    chosen = own.choose(asked, changes) if recipe is None else asked
+    own.get_ready(chosen.data)
+    with progress_on(console) as progress:
+        run = train_by(chosen, folder, progress.observer(folder.name))
+    print_outcome(run)
+    if chosen.data.path is not None:
+        own.say_what_next(run)
+
+
+def _asked_for(
+    recipe: str | None, data: Path | None, target: Path | None, changes: list[str]
+) -> "tuple[Recipe, str]":
+    """The recipe as far as the user stated it, and a name for the run."""
+    from dualstudent.cli.own_images import locate_images, recipe_for_images, recipe_request
+    from dualstudent.recipes import load_recipe
+
+    if data is None:
+        if target is not None:
+            raise UserError(
+                "--target needs --data: name the folder of labeled source images with --data"
+            )
+        if recipe is None:
+            raise UserError("name a recipe ('dualstudent recipes' lists them), or --data FOLDER")
+        return load_recipe(recipe, changes), Path(recipe).stem
+    where = locate_images(data, target_path=target)
+    if recipe is None:
+        return recipe_request(where, changes), data.resolve().name if data.is_dir() else data.stem
+    return recipe_for_images(recipe, where, changes), Path(recipe).stem

@@ -1,0 +1,127 @@
+"""The program as a whole: help, version, mistakes, and what it must not import."""
+
+import ast
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+import dualstudent
+from dualstudent import cli
+from tests.support.command import Command
+from tests.support.isolated import run_without
+
+PACKAGE = Path(dualstudent.__path__[0])
+COMMANDS = {
+    *("demo", "check", "train", "resume", "evaluate", "report", "predict", "label", "export"),
+    *("reproduce", "doctor", "methods", "recipes"),
+}
+
+
+def test_every_command_has_a_file_and_is_in_the_help(command: Command) -> None:
+    code, shown, _ = command("--help")
+    assert code == 0
+    words = set(shown.replace("│", " ").split())
+    for name in COMMANDS:
+        assert name in words
+        assert (PACKAGE / "cli" / f"{name}.py").is_file()
+    listed = {each.callback.__name__ for each in cli.app.registered_commands if each.callback}
+    assert listed | {"recipes"} == COMMANDS
+
+
+@pytest.mark.parametrize("module", ["dualstudent", "dualstudent.cli"])
+def test_the_package_runs_as_a_program(module: str, tmp_path: Path) -> None:
+    shown = subprocess.run(
+        [sys.executable, "-m", module, "--version"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert shown.stdout.split() == ["dualstudent", version("dualstudent")]
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["train", "--help"], ["methods"], ["recipes"]]
+)
+def test_answers_come_without_packages_that_load_slowly(
+    arguments: list[str], tmp_path: Path
+) -> None:
+    program = f"""
+sys.argv = ["dualstudent", *{arguments!r}]
+from dualstudent.cli import main
+main()
+"""
+    slow = ["torch", "numpy", "matplotlib", "sklearn"]
+    assert run_without(slow, program, tmp_path)
+
+
+def imported(file: Path) -> set[str]:
+    """The packages that a file imports anywhere."""
+    names = []
+    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names.append(node.module or "")
+    return {name.split(".")[0] for name in names}
+
+
+def test_only_the_command_line_imports_what_prints() -> None:
+    for file in PACKAGE.rglob("*.py"):
+        if file.parent != PACKAGE / "cli":
+            assert imported(file).isdisjoint({"rich", "typer"}), file
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("train", "dmo"), "'demo'"),
+        (("train", "demo", "--set", "data.lables=20"), "'data.labels'"),
+        (("train", "demo", "--set", "data.labels=55"), "multiple of 10"),
+        (("train", "demo", "--set", "data.folder=../data", "--set", "data.target=usps"), "usps"),
+        (("resume", "nowhere"), "nowhere"),
+        (("evaluate", "nowhere"), "nowhere"),
+        (("report", "nowhere"), "nowhere"),
+        (("report", "."), "not a run"),
+        (("export", "nowhere", "--to", "onnx"), "nowhere"),
+        (("recipes", "show", "dmo"), "'demo'"),
+        (("methods", "mean-techer"), "'mean-teacher'"),
+        (("check", "nowhere"), "nowhere"),
+        (("check", "."), "no images"),
+        (("reproduce", "table7"), "table1"),
+        (("reproduce",), "--list"),
+        (("reproduce", "table1", "--only", "XYZ"), "'XYZ'"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2_and_nothing_is_written(
+    arguments: tuple[str, ...],
+    named: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: Command,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for proxy in ("http_proxy", "https_proxy"):  # refuses at once, like having no network
+        monkeypatch.setenv(proxy, "http://127.0.0.1:9")
+    code, _, shown = command(*arguments)
+    assert code == 2
+    assert shown.startswith("error: ")
+    assert named in shown
+    assert shown.count("\n") == 1
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_mistake_shows_no_traceback_in_a_real_process(tmp_path: Path) -> None:
+    finished = subprocess.run(
+        [sys.executable, "-m", "dualstudent", "reproduce"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 2
+    assert finished.stderr.startswith("error: ")
+    assert finished.stderr.count("\n") == 1
