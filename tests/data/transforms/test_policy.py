@@ -115,7 +115,7 @@ def test_photos_are_rotated_cropped_moved_and_recolored_in_this_order() -> None:
     )
     photo = make_photo(90, 60)
     numbers = everything.draw(1, seeded(4))
-    view = everything.change(everything.frame(photo, numbers, size=24), numbers)
+    view = everything.apply(photo, numbers, size=24)
 
     expected = rotate(photo, 20, numbers["rotate"])
     expected = random_resized_crop(expected, (24, 24), numbers["random_resized_crop"])
