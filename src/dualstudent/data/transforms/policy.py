@@ -83,6 +83,8 @@ class Transform(Settings):
             numbers: of :meth:`draw`.
             size: that photos are brought to; default: images keep the size they have.
         """
+        if len(pixels) == 0:  # as of files none of which can be read
+            return pixels
         if self.rotate:
             pixels = geometry.rotate(pixels, self.rotate, numbers["rotate"])
         if self.random_resized_crop:
