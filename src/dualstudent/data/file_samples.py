@@ -89,17 +89,13 @@ class FileSamples(Samples):
         return self  # files stay where they are; their views are brought to the device
 
     def _pixels(self, indices: Tensor, draws: Sequence[Draw | None]) -> list[Tensor]:
-        """(B, channels, size, size) uint8 each, channels last in memory."""
+        """(B, channels, size, size) uint8 each."""
         numbers = [
             {} if draw is None else self._transforms[draw.policy].draw(len(indices), draw.generator)
             for draw in draws
         ]
-        views = [
-            torch.empty(
-                (len(indices), *self.shape), dtype=torch.uint8, memory_format=torch.channels_last
-            )
-            for _ in draws
-        ]
+        shape = (len(indices), *self.shape)
+        views = [torch.empty(shape, dtype=torch.uint8) for _ in draws]
         broken: dict[int, str] = {}
         for row, index in enumerate(indices.tolist()):
             try:
@@ -108,25 +104,19 @@ class FileSamples(Samples):
                 broken[row] = escape_line(error)
                 continue
             for view, draw, drawn in zip(views, draws, numbers, strict=True):
-                view[row] = self._frame(photo, draw, _row(drawn, row))[0]
+                of_photo = {key: table[row : row + 1] for key, table in drawn.items()}
+                view[row] = self._view(photo, draw, of_photo)[0]
         if broken:
             raise BrokenSamples(broken)
-        return [
-            view if draw is None else self._transforms[draw.policy].change(view, drawn)
-            for view, draw, drawn in zip(views, draws, numbers, strict=True)
-        ]
+        return views
 
     def _photo(self, index: int) -> Tensor:
         """(1, channels, H, W) uint8."""
         with warnings.catch_warnings(action="ignore"):  # about metadata that nobody looks at
             return torch.from_numpy(decode(self._files.path(index), channels=3))[None]
 
-    def _frame(self, photo: Tensor, draw: Draw | None, numbers: Numbers) -> Tensor:
-        """(1, channels, size, size) uint8: the middle of a photo, or what a view shows of it."""
+    def _view(self, photo: Tensor, draw: Draw | None, numbers: Numbers) -> Tensor:
+        """(1, channels, size, size) uint8."""
         if draw is None:
             return resize(photo, self._size, PHOTO_MARGIN)
-        return self._transforms[draw.policy].frame(photo, numbers, self._size)
-
-
-def _row(numbers: Numbers, row: int) -> Numbers:
-    return {key: table[row : row + 1] for key, table in numbers.items()}
+        return self._transforms[draw.policy].apply(photo, numbers, self._size)

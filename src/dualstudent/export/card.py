@@ -55,6 +55,7 @@ def preprocessing_in_words(channels: int, image_size: int) -> str:
     colors = {1: "gray", 3: "red, green, blue"}.get(channels, f"{channels} channels")
     return (
         f"uint8 pixels (N, {channels}, {image_size}, {image_size}), {colors}, 0 the darkest and "
-        f"255 the brightest; of an image of another size the square in the middle, resized to "
-        f"{image_size} × {image_size} by cubic interpolation; not normalized, the model does that"
+        f"255 the brightest; of an image of another size the square in the middle, brought to "
+        f"{image_size} × {image_size} by bicubic interpolation, antialiased where that makes it "
+        "smaller; not normalized, the model does that"
     )

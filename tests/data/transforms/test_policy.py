@@ -115,7 +115,7 @@ def test_photos_are_rotated_cropped_moved_and_recolored_in_this_order() -> None:
     )
     photo = make_photo(90, 60)
     numbers = everything.draw(1, seeded(4))
-    view = everything.change(everything.frame(photo, numbers, size=24), numbers)
+    view = everything.apply(photo, numbers, size=24)
 
     expected = rotate(photo, 20, numbers["rotate"])
     expected = random_resized_crop(expected, (24, 24), numbers["random_resized_crop"])
@@ -131,6 +131,7 @@ def test_images_in_memory_keep_their_size_whatever_is_on() -> None:
     pixels = make_photo(9, 7).expand(4, -1, -1, -1)
     view = perturb(pixels, everything, CIFAR, seeded(0))
     assert view.shape == (4, 3, 7, 9)
+    assert perturb(pixels[:0], everything, CIFAR, seeded(0)).shape == (0, 3, 7, 9)
     assert view.is_contiguous(memory_format=torch.channels_last)
     assert not torch.equal(view[0], view[1])
 

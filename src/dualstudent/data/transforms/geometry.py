@@ -68,10 +68,10 @@ def random_resized_crop(pixels: Tensor, size: tuple[int, int], numbers: Tensor) 
         (B, channels, *size) uint8.
     """
     boxes = choose_boxes(pixels.shape[2], pixels.shape[3], numbers)
-    if len(pixels) == 1:  # a photo, of which a slice is faster than products with all of it
+    if len(pixels) == 1 and pixels.is_cpu:  # a photo: the same, but for rounding, and faster
         top, left, height, width = boxes[0].tolist()
-        part = pixels[:, :, top : top + height, left : left + width].float()
-        return to_bytes(F.interpolate(part, size, mode="bilinear", antialias=True))
+        part = pixels[:, :, top : top + height, left : left + width]
+        return F.interpolate(part, size, mode="bilinear", antialias=True)
     top, left, height, width = boxes.unbind(1)
     rows = _bilinear_weights(top, height, pixels.shape[2], size[0])
     columns = _bilinear_weights(left, width, pixels.shape[3], size[1])

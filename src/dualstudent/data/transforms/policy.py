@@ -75,24 +75,24 @@ class Transform(Settings):
                 numbers[key] = torch.rand(count, each, generator=generator, device=device)
         return numbers
 
-    def frame(self, pixels: Tensor, numbers: Numbers, size: int | None = None) -> Tensor:
-        """What a view shows of each image: rotated, and a part of it.
+    def apply(self, pixels: Tensor, numbers: Numbers, size: int | None = None) -> Tensor:
+        """All but normalization and noise.
 
         Args:
             pixels: (B, channels, H, W) uint8.
             numbers: of :meth:`draw`.
-            size: that photos of any size are brought to; default: images keep their size.
+            size: that photos are brought to; default: images keep the size they have.
         """
+        if len(pixels) == 0:  # as of files none of which can be read
+            return pixels
         if self.rotate:
             pixels = geometry.rotate(pixels, self.rotate, numbers["rotate"])
         if self.random_resized_crop:
             height, width = pixels.shape[2:] if size is None else (size, size)
             drawn = numbers["random_resized_crop"]
-            return geometry.random_resized_crop(pixels, (height, width), drawn)
-        return pixels if size is None else resize(pixels, size, PHOTO_MARGIN)
-
-    def change(self, pixels: Tensor, numbers: Numbers) -> Tensor:
-        """Shifted, mirrored, recolored: all that follows once images have their size."""
+            pixels = geometry.random_resized_crop(pixels, (height, width), drawn)
+        elif size is not None:
+            pixels = resize(pixels, size, PHOTO_MARGIN)
         if self.translate or self.flip:
             mirror = numbers["flip"] < 0.5 if self.flip else None
             pixels = geometry.translate_and_flip(pixels, numbers["translate"], mirror)
@@ -171,8 +171,8 @@ def perturb(
         (B, channels, H, W) float32, channels last in memory.
     """
     numbers = transform.draw(len(pixels), generator)
-    pixels = transform.change(transform.frame(pixels, numbers), numbers)
-    return add_noise(normalize(pixels, normalization), transform.noise, generator)
+    images = normalize(transform.apply(pixels, numbers), normalization)
+    return add_noise(images, transform.noise, generator)
 
 
 def add_noise(images: Tensor, sigma: float, generator: torch.Generator) -> Tensor:
