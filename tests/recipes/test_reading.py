@@ -35,6 +35,7 @@ def test_the_digits_recipe_is_appendix_d() -> None:
         "distance": "mse",
         "compared_views": "own",
         "classification_average": "batch",
+        "label_smoothing": 0.0,
     }
 
 

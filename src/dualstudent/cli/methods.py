@@ -20,11 +20,10 @@ def methods(
 
 
 def read_summaries() -> dict[str, str]:
-    """Name → summary of every registered method, read from the sources.
+    """Name → summary of every method, read from the sources.
 
     Importing the methods would load torch, which takes seconds. So this looks for assignments:
-    to ``METHODS`` in the package, to ``Settings`` and ``summary`` in the classes that it lists,
-    and to ``name`` in their settings.
+    to ``Settings`` and ``summary`` in classes, and to ``name`` in their settings.
 
     Example:
         >>> read_summaries()["supervised"]
@@ -32,25 +31,24 @@ def read_summaries() -> dict[str, str]:
     """
     folder = resources.files("dualstudent") / "methods"
     files = [file for file in folder.iterdir() if file.name.endswith(".py")]
-    modules = {file.name: ast.parse(file.read_text("utf-8")).body for file in files}
     classes = {
         node.name: node.body
-        for body in modules.values()
-        for node in body
+        for file in files
+        for node in ast.parse(file.read_text("utf-8")).body
         if isinstance(node, ast.ClassDef)
     }
-    registered = _assigned(modules["__init__.py"], "METHODS")
-    assert isinstance(registered, ast.Tuple)
     summaries = {}
-    for method in (classes[ast.unparse(name)] for name in registered.elts):
-        settings = classes[ast.unparse(_assigned(method, "Settings"))]
-        name = ast.literal_eval(_assigned(settings, "name"))
-        summaries[name] = ast.literal_eval(_assigned(method, "summary"))
-    return summaries
+    for body in classes.values():
+        summary, settings = _assigned(body, "summary"), _assigned(body, "Settings")
+        if summary is not None and settings is not None:
+            name = _assigned(classes[ast.unparse(settings)], "name")
+            assert name is not None  # settings of a method say which
+            summaries[ast.literal_eval(name)] = ast.literal_eval(summary)
+    return dict(sorted(summaries.items()))
 
 
-def _assigned(body: list[ast.stmt], name: str) -> ast.expr:
-    """The expression that a module or class assigns to ``name``."""
+def _assigned(body: list[ast.stmt], name: str) -> ast.expr | None:
+    """The expression that a class assigns to ``name``, if it does."""
     for statement in body:
         match statement:
             case (
@@ -58,7 +56,7 @@ def _assigned(body: list[ast.stmt], name: str) -> ast.expr:
                 | ast.AnnAssign(target=ast.Name(id=found), value=ast.expr() as value)
             ) if found == name:
                 return value
-    raise LookupError(f"nothing is assigned to {name}")
+    return None
 
 
 def _methods_table() -> Table:

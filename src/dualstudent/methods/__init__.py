@@ -1,5 +1,7 @@
 """Methods: each is one file, named as the paper names it."""
 
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Annotated, Union
 
 from pydantic import Field
@@ -33,23 +35,20 @@ from dualstudent.methods.supervised import Supervised, SupervisedSettings
 from dualstudent.methods.temporal import TemporalEnsembling, TemporalEnsemblingSettings
 from dualstudent.methods.vat import VAT, VATSettings
 
-METHODS: tuple[type[Method], ...] = (
-    Supervised,
-    PiModel,
-    TemporalEnsembling,
-    MeanTeacher,
-    VAT,
-    PiFastSWA,
-    MeanTeacherFastSWA,
-    PiSmoothNeighbors,
-    TemporalSmoothNeighbors,
-    DeepCoTraining,
-    CS,
-    DualStudent,
-    MultipleStudent,
-    ImbalancedStudent,
-    DualStudentMeanTeacher,
-)
+
+def _find_methods() -> tuple[type[Method], ...]:
+    """Every method with a summary in the files of this folder: a new file needs no entry here."""
+    for module in iter_modules(__path__):
+        import_module(f"{__name__}.{module.name}")
+    kinds, found = [Method], []
+    for kind in kinds:
+        kinds += [each for each in kind.__subclasses__() if each not in kinds]
+        if "summary" in vars(kind) and kind.__module__.startswith(__name__):
+            found.append(kind)
+    return tuple(sorted(found, key=lambda kind: str(kind.Settings.model_fields["name"].default)))
+
+
+METHODS = _find_methods()
 
 if TYPE_CHECKING:
     AnyMethodSettings = MethodSettings

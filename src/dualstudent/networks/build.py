@@ -1,37 +1,28 @@
 """Networks by name, each student with an initial state of its own."""
 
-from typing import TYPE_CHECKING, Annotated, Union, cast
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING, Annotated, Any, Union, cast
 
 import torch
 from pydantic import Field
 from torch import nn
 
+from dualstudent import networks
 from dualstudent.errors import UserError
 from dualstudent.generators import seeded_rng
-from dualstudent.networks.cnn13 import CNN13
-from dualstudent.networks.digits_cnn import DigitsCNN
-from dualstudent.networks.mlp import MLP
-from dualstudent.networks.network import NetworkSettings
-from dualstudent.networks.quick_cnn import QuickCNN
-from dualstudent.networks.resnext import ResNeXt50
-from dualstudent.networks.shake_shake import ShakeShake26
+from dualstudent.networks.network import Network, NetworkSettings
 
-NETWORKS: tuple[
-    type[CNN13]
-    | type[DigitsCNN]
-    | type[MLP]
-    | type[QuickCNN]
-    | type[ResNeXt50]
-    | type[ShakeShake26],
-    ...,
-] = (
-    CNN13,
-    DigitsCNN,
-    MLP,
-    QuickCNN,
-    ResNeXt50,
-    ShakeShake26,
-)
+
+def _find_networks() -> tuple[type[Network], ...]:
+    """Every network with settings in the files of this folder: a new file needs no entry here."""
+    for module in iter_modules(networks.__path__):
+        if module.name != "build":
+            import_module(f"{networks.__name__}.{module.name}")
+    return tuple(sorted(Network.__subclasses__(), key=lambda each: each.__name__))
+
+
+NETWORKS = _find_networks()
 
 if TYPE_CHECKING:
     AnyNetworkSettings = NetworkSettings
@@ -64,9 +55,10 @@ def build_network(
     """
     (network,) = (network for network in NETWORKS if network.Settings is type(settings))
     with seeded_rng(seed, "initial state", student):
-        built = network(channels, classes, **settings.model_dump(exclude={"name"}))
+        # Each network takes the number of channels and of classes, then its own settings.
+        built = cast(Any, network)(channels, classes, **settings.model_dump(exclude={"name"}))
     _check_suits(settings.name, built.smallest_image, image_size)
-    return cast(nn.Module, built.to(memory_format=torch.channels_last))  # type: ignore[call-overload]
+    return cast(nn.Module, built.to(memory_format=torch.channels_last))
 
 
 def _check_suits(name: str, smallest: int | None, image_size: int | None) -> None:
