@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dualstudent.data.datasets import ImageFiles
-from dualstudent.data.images.cache import decode_images
 from dualstudent.data.images.decoding import UnreadableImage
 from dualstudent.data.images.listing import Listing
-from dualstudent.data.prepare import OWN_IMAGE_SIZE, DataSettings
+from dualstudent.data.prepare import DataSettings
 from dualstudent.data.prepared import PreparedData
 from dualstudent.errors import UserError
 from dualstudent.parallel import Progress
@@ -52,10 +51,9 @@ def own_names(settings: DataSettings, progress: Progress | None) -> ImageNames:
 
     Args:
         settings: name their path.
-        progress: is told how many files were compared.
+        progress: is told how many new files were read.
     """
-    size = settings.image_size or OWN_IMAGE_SIZE
-    images = decode_images(settings.listing(), size, settings.channels, progress=progress)
+    images = settings.decode(progress)
     listing = images.listing
     _check_fit_into_a_table(listing)
     known = tuple(

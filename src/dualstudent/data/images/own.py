@@ -1,12 +1,15 @@
 """Whatever people have of their own images: as one listing, and as what a run sees."""
 
+import hashlib
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from dualstudent.data.datasets import Images
 from dualstudent.data.images.cache import DecodedImages
 from dualstudent.data.images.duplicates import exact_duplicates
 from dualstudent.data.images.folders import list_domains, list_folder
@@ -56,6 +59,30 @@ def list_images(
     return listing.select([*listing.labeled, *listing.unlabeled, *listing.test])
 
 
+@dataclass(frozen=True)
+class LabeledImages:
+    """The labeled images of a listing, as a run keeps note of them.
+
+    Attributes:
+        name: of the folder or table.
+        labels: (N,) int64 in [0, C).
+        classes: the names of the C classes.
+        digests: (N,) of the images in full size.
+    """
+
+    name: str
+    labels: Tensor
+    classes: tuple[str, ...]
+    digests: NDArray[np.bytes_]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def fingerprint(self) -> str:
+        """A SHA-256 of images and labels: equal exactly if the data are."""
+        return hashlib.sha256(self.digests.tobytes() + self.labels.numpy().tobytes()).hexdigest()
+
+
 def prepare_files(
     images: DecodedImages,
     validation: float,
@@ -77,32 +104,31 @@ def prepare_files(
     known, trained = len(listing.labeled), len(listing.labeled) + len(listing.unlabeled)
     with warnings.catch_warnings(action="ignore"):  # that nobody may write to it, and nobody does
         pixels = torch.from_numpy(images.pixels)
-    labels = torch.tensor(listing.labels)
-    source = Images(listing.name, pixels[:known], labels[:known], listing.classes)
+    rows, labels = torch.from_numpy(images.rows), torch.tensor(listing.labels)
+    source = LabeledImages(listing.name, labels[:known], listing.classes, images.digests[:known])
     tested = hidden = torch.arange(trained, len(listing))
     if validation:
         tested, hidden = _held_out(images, source, validation, seed)
     labeled = _all_but(hidden, 0, known)
     given = torch.full((trained,), -1)
     given[labeled] = labels[labeled]
-    # A slice is no copy; the indices of a validation part are, of a share of the labeled.
-    test = pixels[tested] if validation else pixels[trained:]
     return PreparedData(
         listing.classes,
-        ImageSamples(pixels[:trained], transforms, normalization),
+        ImageSamples(pixels, transforms, normalization, rows=rows[:trained]),
         given,
         labeled,
         _all_but(hidden, known, trained) if listing.unlabeled else labeled,
-        ImageSamples(test, transforms, normalization),
+        ImageSamples(pixels, transforms, normalization, rows=rows[tested]),
         labels[tested],
         source,
         tuple(listing.paths[index] for index in tested.tolist()),
         len(images.unreadable),
+        target_from=known if listing.adapts else None,
     )
 
 
 def _held_out(
-    images: DecodedImages, source: Images, validation: float, seed: int
+    images: DecodedImages, source: LabeledImages, validation: float, seed: int
 ) -> tuple[Tensor, Tensor]:
     """Positions to validate on; and of all that may not train: they and their copies."""
     if images.listing.test:
