@@ -45,9 +45,10 @@ class Training:
         data: PreparedData | None = None,
         check: Callable[[PreparedData], None] = lambda data: None,
     ) -> None:
-        if data is not None:  # a recipe must not name data that the run never saw
+        handed_over = data is not None and data.settings != recipe.data
+        if handed_over:  # a recipe must not name data that the run never saw
             recipe = recipe.model_copy(update={"data": DataSettings()})
-        _check_can_be_shared(recipe, handed_over=data is not None)
+        _check_can_be_shared(recipe, handed_over)
         self.recipe = recipe
         self.fabric = build_fabric(recipe.device)
         self.data = data or prepare(
