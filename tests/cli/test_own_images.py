@@ -333,7 +333,7 @@ def test_images_are_listed_and_decoded_once_and_then_never_again(
     assert calls["decode"] == 0
     for words in (["evaluate", "labeled"], ["report", "labeled"], ["label", "labeled", "-o", "l"]):
         command(*words)
-    assert (calls["decode"], calls["list_images"]) == (0, 5)
+    assert (calls["decode"], calls["list_images"]) == (0, 4)
 
 
 def test_gray_images_are_trained_on_in_gray_however_they_are_stored(

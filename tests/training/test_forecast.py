@@ -12,11 +12,11 @@ from tests.support.recipes import small_recipe
 
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The steps that are taken; the first takes 50 s, each other 0.5 s, a chunk of a test 3 s."""
+    """The steps that are taken; the first takes 3 s, each other 0.5 s, a chunk of a test 3 s."""
     clock, taken = [0.0], list[int]()
 
     def take_step(_: Training, step: int) -> None:
-        clock[0] += 0.5 if taken else 50
+        clock[0] += 0.5 if taken else 3
         taken.append(step)
 
     def evaluate(*_: object) -> None:
@@ -48,6 +48,14 @@ def test_a_forecast_takes_no_longer_than_the_training(
     recipe = small_recipe("schedule.epochs=1")
     estimate(recipe)
     assert len(steps) == 1 + Training(recipe).schedule.total_steps
+
+
+def test_one_long_step_is_enough(monkeypatch: pytest.MonkeyPatch, steps: list[int]) -> None:
+    monkeypatch.setattr(forecast, "_LONG", 2)
+    recipe = small_recipe("schedule.epochs=1")
+    total = Training(recipe).schedule.total_steps
+    assert estimate(recipe) == pytest.approx(3 * total + 3 * 355 / 250)
+    assert steps == [0]
 
 
 def test_gpus_share_the_steps_of_a_run_but_not_its_evaluations(

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from dualstudent.atomic import create_text_file
 from dualstudent.data.images.decoding import UnreadableImage
+from dualstudent.data.images.own import LabeledImages
 from dualstudent.errors import UserError, escape_line
 from dualstudent.labeling.features import extract_features
 from dualstudent.labeling.images import ImageNames, own_names, published_names
@@ -112,7 +113,7 @@ def write_labels(
     if not 0 < precision <= 1:
         raise UserError(f"precision = {precision}: use a share above 0, at most 1")
     with create_text_file(Path(output)) as file, StopRequest() as stop:
-        training, names = _opened(run, progress)
+        training, names = _open(run)
         yardstick = Yardstick.measured(training, precision)
         found = _asked(training, yardstick, progress, stop)
         order = rank_for_labeling(training, found.indices, found.doubt)
@@ -135,19 +136,20 @@ def write_labels(
     )
 
 
-def _opened(run: Run, progress: Progress | None) -> tuple[Training, ImageNames]:
+def _open(run: Run) -> tuple[Training, ImageNames]:
     settings = run.read_recipe().data
     if settings.path is None and settings.source is None:
         raise UserError(
             f"{run.folder}: was trained on data handed over from Python, whose samples have no "
             "names to list; train with --data, or by a recipe with a data.source"
         )
-    run.read_result()  # refuses a run that has not finished, before a long look at images
-    names = own_names(settings, progress) if settings.path is not None else None
     training = load_trained(run)
     if training.data.everything_labeled:
         raise UserError(f"{run.folder}: every image has a label; there is nothing left to label")
-    return training, names or published_names(settings, training.data)
+    source = training.data.source
+    if isinstance(source, LabeledImages):
+        return training, own_names(source.images)
+    return training, published_names(settings, training.data)
 
 
 def _asked(

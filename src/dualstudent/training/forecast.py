@@ -14,6 +14,7 @@ from dualstudent.training.evaluation import CHUNK, Evaluator
 from dualstudent.training.training import Training
 
 _SECONDS = 2.0  # of measuring: the mean over many steps, where steps are short
+_LONG = 4.0  # seconds of a first step that is not much slower than the others
 
 
 def estimate_seconds(recipe: Recipe, data: PreparedData) -> float:
@@ -41,7 +42,9 @@ def measure_step(training: Training, seconds: float) -> float:
         seconds: how long to measure; but one step at least, and no more than the training has.
     """
     training.method.train()
-    training.take_step(0)
+    first = _measure(partial(training.take_step, 0))
+    if first > _LONG:
+        return first
     total, spent, done = training.schedule.total_steps, 0.0, 0
     while done == 0 or (done < total and spent < seconds):
         done += 1

@@ -3,11 +3,10 @@
 import hashlib
 import warnings
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from dualstudent.data.images.cache import DecodedImages
@@ -61,26 +60,37 @@ def list_images(
 
 @dataclass(frozen=True)
 class LabeledImages:
-    """The labeled images of a listing, as a run keeps note of them.
+    """The labeled ones of own images, as the data set that the labels of a run come from.
 
     Attributes:
-        name: of the folder or table.
-        labels: (N,) int64 in [0, C).
-        classes: the names of the C classes.
-        digests: (N,) of the images in full size.
+        images: of a listing of :func:`list_images`, also those without a label.
     """
 
-    name: str
-    labels: Tensor
-    classes: tuple[str, ...]
-    digests: NDArray[np.bytes_]
+    images: DecodedImages
+
+    @property
+    def name(self) -> str:
+        """Of the folder or table."""
+        return self.images.listing.name
+
+    @cached_property
+    def labels(self) -> Tensor:
+        """(N,) int64 in [0, C)."""
+        listing = self.images.listing
+        return torch.tensor(listing.labels[: len(listing.labeled)])
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names of the C classes."""
+        return self.images.listing.classes
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def fingerprint(self) -> str:
         """A SHA-256 of images and labels: equal exactly if the data are."""
-        return hashlib.sha256(self.digests.tobytes() + self.labels.numpy().tobytes()).hexdigest()
+        digests = self.images.digests[: len(self)].tobytes()
+        return hashlib.sha256(digests + self.labels.numpy().tobytes()).hexdigest()
 
 
 def prepare_files(
@@ -105,10 +115,10 @@ def prepare_files(
     with warnings.catch_warnings(action="ignore"):  # that nobody may write to it, and nobody does
         pixels = torch.from_numpy(images.pixels)
     rows, labels = torch.from_numpy(images.rows), torch.tensor(listing.labels)
-    source = LabeledImages(listing.name, labels[:known], listing.classes, images.digests[:known])
+    source = LabeledImages(images)
     tested = hidden = torch.arange(trained, len(listing))
     if validation:
-        tested, hidden = _held_out(images, source, validation, seed)
+        tested, hidden = _hold_out(source, validation, seed)
     labeled = _all_but(hidden, 0, known)
     given = torch.full((trained,), -1)
     given[labeled] = labels[labeled]
@@ -127,16 +137,14 @@ def prepare_files(
     )
 
 
-def _held_out(
-    images: DecodedImages, source: LabeledImages, validation: float, seed: int
-) -> tuple[Tensor, Tensor]:
+def _hold_out(source: LabeledImages, validation: float, seed: int) -> tuple[Tensor, Tensor]:
     """Positions to validate on; and of all that may not train: they and their copies."""
-    if images.listing.test:
+    if source.images.listing.test:
         raise UserError(
             f"data.validation = {validation}, but {source.name} has test images, which the "
             "run is evaluated on; leave data.validation out"
         )
-    first = torch.from_numpy(exact_duplicates(images.digests))
+    first = torch.from_numpy(exact_duplicates(source.images.digests))
     distinct = first[: len(source)] == torch.arange(len(source))
     tested = choose_held_out(source, validation, seed, distinct)
     return tested, torch.isin(first, tested).nonzero().squeeze(1)
