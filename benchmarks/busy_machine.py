@@ -19,8 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from statistics import fmean, median
 
-from dualstudent import Course, load_recipe
-from dualstudent.training.training import Training
+from dualstudent import Trainer, load_recipe
 
 POLICIES = {
     "default": {"GOMP_SPINCOUNT": "300000"},  # what libgomp takes if nothing is set
@@ -31,15 +30,15 @@ WARM_UP = 3  # steps
 
 def take_steps(seconds: float) -> None:
     """Be a training: say that it is ready, wait for a line, and print its steps per second."""
-    course = Course(Training(load_recipe("demo")))
+    trainer = Trainer(load_recipe("demo"))
     for _ in range(WARM_UP):
-        course.advance()
+        trainer.advance()
     print("ready", flush=True)
     sys.stdin.readline()
     started = time.perf_counter()
     while time.perf_counter() - started < seconds:
-        course.advance()
-    print((course.step - WARM_UP) / (time.perf_counter() - started))
+        trainer.advance()
+    print((trainer.state.step - WARM_UP) / (time.perf_counter() - started))
 
 
 def measure(trainings: int, busy: int, policy: str, seconds: float) -> float:

@@ -30,7 +30,7 @@ from dualstudent.cli import run_command
 from dualstudent.cli.progress import progress_on
 from dualstudent.experiments.measures import spread
 from dualstudent.grid import run_grid
-from dualstudent.training.training import Training
+from dualstudent.training.trainer import Trainer
 from tables import read_csv, write_csv, write_table
 
 ROOT = Path(__file__).parents[1]
@@ -94,13 +94,13 @@ def write_errors(runs: dict[str, Run]) -> list[dict[str, Any]]:
 
 def measure_costs(rounds: int = 15) -> list[dict[str, Any]]:
     """Median time of a step relative to supervised, methods taking turns; peak memory."""
-    trainings = {method: Training(recipe_for(method, LABELS[0], 0)) for method in METHODS}
+    trainings = {method: Trainer(recipe_for(method, LABELS[0], 0)) for method in METHODS}
     times: dict[str, list[float]] = {method: [] for method in METHODS}
     for step in range(rounds + 2):
-        for method, training in trainings.items():
-            training.method.train()
+        for method, trainer in trainings.items():
+            trainer.method.train()
             started = time.perf_counter()
-            training.take_step(step)
+            trainer.take_step(step)
             times[method].append(time.perf_counter() - started)
     unit = median(times["supervised"][2:])
     rows = [
@@ -122,13 +122,13 @@ def peak_memory(method: str) -> int:
 
 
 def print_memory_of(method: str) -> None:
-    training = Training(recipe_for(method, LABELS[0], 0))
-    training.method.train()
+    trainer = Trainer(recipe_for(method, LABELS[0], 0))
+    trainer.method.train()
     ctypes.CDLL("libc.so.6").malloc_trim(0)  # loading needs more than training: give it back
     Path("/proc/self/clear_refs").write_text("5")  # and forget the peak
     before = resident_kib("VmRSS")
     for step in range(3):
-        training.take_step(step)
+        trainer.take_step(step)
     print((resident_kib("VmHWM") - before) // 1024)
 
 

@@ -20,9 +20,9 @@ from dualstudent.data.samples import Samples
 from dualstudent.data.transforms.policy import Draw
 from dualstudent.generators import make_generator
 from dualstudent.recipes.schema import DeviceSettings
-from dualstudent.training.inference import probabilities
+from dualstudent.training.inference import run_inference
 from dualstudent.training.model import load_trained
-from dualstudent.training.training import Training
+from dualstudent.training.trainer import Trainer
 from tables import write_csv
 
 CHUNK = 1000
@@ -45,10 +45,10 @@ def with_statistics_of(
     return copied.eval()
 
 
-def tested_differently(name: str, training: Training) -> list[dict[str, str]]:
+def tested_differently(name: str, trainer: Trainer) -> list[dict[str, str]]:
     """A row for every network, kind of statistics and kind of test image; shown as they come."""
-    data, rows = training.data, []
-    for network_name, network in training.method.evaluated.items():
+    data, rows = trainer.data, []
+    for network_name, network in trainer.method.evaluated.items():
         networks = {"as trained": network} | {
             f"of {kind} target images": with_statistics_of(
                 network, data.train, data.unlabeled, noisy
@@ -56,9 +56,12 @@ def tested_differently(name: str, training: Training) -> list[dict[str, str]]:
             for kind, noisy in (("noisy", True), ("clean", False))
         }
         for statistics, tested in networks.items():
-            for kind, seed in (("clean", None), ("noisy", 0)):
-                answers = probabilities(tested, data.test, perturbed_by=seed).argmax(dim=1)
-                accuracy = 100 * (answers == data.test_labels).double().mean()
+            everything = torch.arange(len(data.test_labels))
+            found = list(run_inference({"": tested}, data.test, everything, 0, "cpu"))
+            for kind in ("clean", "noisy"):
+                views = [each.clean if kind == "clean" else each.perturbed for each in found]
+                said = torch.cat([view[""].class_logits.argmax(dim=1) for view in views])
+                accuracy = 100 * (said == data.test_labels).double().mean()
                 row = {
                     "run": name,
                     "network": network_name,
@@ -78,8 +81,8 @@ def main() -> None:
     arguments = parser.parse_args()
     rows = []
     for folder in arguments.runs:
-        training = load_trained(Run.open(folder), device=DeviceSettings(accelerator="cpu"))
-        rows += tested_differently(folder.name, training)
+        trainer = load_trained(Run.open(folder), device=DeviceSettings(accelerator="cpu"))
+        rows += tested_differently(folder.name, trainer)
     write_csv(arguments.out, rows)
 
 

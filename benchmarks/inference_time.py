@@ -13,17 +13,17 @@ import torch
 from torch import nn
 
 from dualstudent import load_recipe
-from dualstudent.training.training import Training
+from dualstudent.training.trainer import Trainer
 
 ROUNDS = 30
 
 
 def main() -> None:
     recipes = {"supervised": "demo-supervised", "dual-student": "demo"}
-    trainings = {name: Training(load_recipe(recipe)) for name, recipe in recipes.items()}
+    trainings = {name: Trainer(load_recipe(recipe)) for name, recipe in recipes.items()}
     networks: dict[str, nn.Module] = {
-        name: next(iter(training.method.evaluated.values())).eval()
-        for name, training in trainings.items()
+        name: next(iter(trainer.method.evaluated.values())).eval()
+        for name, trainer in trainings.items()
     }
     test = trainings["supervised"].data.test
     (images,) = test.views(torch.arange(len(test)), [None])

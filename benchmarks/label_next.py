@@ -56,7 +56,7 @@ def recipe_for(seed: int, *changes: str) -> Recipe:
 def with_more_labels(first: Run, seed: int, orders: Iterable[str], out: Path) -> dict[str, Recipe]:
     """Name → recipe of each second run, its labels written down beside the runs."""
     pool, recipes = Pool.of(first), {}
-    data = pool.training.data
+    data = pool.trainer.data
     assert data.source is not None
     (out / "splits").mkdir(exist_ok=True)
     for order in orders:

@@ -15,8 +15,8 @@ from dualstudent import Run, load_trained
 from dualstudent.generators import make_generator
 from dualstudent.labeling import labeling_order
 from dualstudent.labeling.features import extract_features
-from dualstudent.training.inference import Answers, answers
-from dualstudent.training.training import Training
+from dualstudent.training.inference import Predictions, predict
+from dualstudent.training.trainer import Trainer
 
 LONGEST = 50  # nobody asks for more
 
@@ -25,25 +25,25 @@ LONGEST = 50  # nobody asks for more
 class Pool:
     """The unlabeled images of a trained run, what it says of them, and its labeled images."""
 
-    training: Training
-    said: Answers
+    trainer: Trainer
+    said: Predictions
     features: Tensor
     labeled: Tensor
 
     @classmethod
     def of(cls, run: Run) -> "Pool":
-        training = load_trained(run)
-        data, seed, device = training.data, training.recipe.seed, training.fabric.device
-        said = Answers.joined(answers(training.method, data.train, data.unlabeled, seed, device))
-        features = (extract_features(training, which) for which in (data.unlabeled, data.labeled))
-        return cls(training, said, *features)
+        trainer = load_trained(run)
+        data, seed, device = trainer.data, trainer.recipe.seed, trainer.fabric.device
+        said = Predictions.join(predict(trainer.method, data.train, data.unlabeled, seed, device))
+        features = (extract_features(trainer, which) for which in (data.unlabeled, data.labeled))
+        return cls(trainer, said, *features)
 
     @property
     def doubt(self) -> Tensor:
         return 1 - self.said.probabilities.amax(dim=1)
 
     def draw(self, purpose: str) -> torch.Generator:
-        return make_generator(self.training.recipe.seed, purpose)
+        return make_generator(self.trainer.recipe.seed, purpose)
 
 
 def at_random(pool: Pool) -> Tensor:

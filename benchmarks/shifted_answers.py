@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from dualstudent import Run
 from dualstudent.recipes.schema import DeviceSettings
-from dualstudent.training.evaluation import evaluation_mode
+from dualstudent.training.inference import evaluation_mode
 from dualstudent.training.model import load_trained
 from tables import write_csv
 

@@ -22,8 +22,7 @@ from torch.nn import functional
 
 from dualstudent import load_recipe
 from dualstudent.cli.progress import progress_on
-from dualstudent.training.course import Course
-from dualstudent.training.training import Training
+from dualstudent.training.trainer import Trainer
 from how_it_is_tested import tested_differently
 from tables import write_csv
 
@@ -55,13 +54,13 @@ def normalize_by_domain(network: nn.Module, targets: int) -> None:
             normalize_by_domain(child, targets)
 
 
-def training_by_domain(epochs: int) -> Training:
+def training_by_domain(epochs: int) -> Trainer:
     changes = [f"schedule.epochs={epochs}", "schedule.cosine_epochs=100", "device.accelerator=cpu"]
-    training = Training(load_recipe("usps-mnist", changes))
-    batch = training.recipe.batch
-    for student in training.method.students:  # of a batch, the unlabeled samples come first
+    trainer = Trainer(load_recipe("usps-mnist", changes))
+    batch = trainer.recipe.batch
+    for student in trainer.method.students:  # of a batch, the unlabeled samples come first
         normalize_by_domain(student, targets=batch.size - batch.labeled)
-    return training
+    return trainer
 
 
 def main() -> None:
@@ -70,20 +69,20 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/statistics-by-domain"))
     arguments = parser.parse_args()
     torch.set_num_threads(1)  # as the runs that it is compared with
-    training = training_by_domain(arguments.epochs)
-    course, accuracies = Course(training), []
+    trainer = training_by_domain(arguments.epochs)
+    accuracies = []
     with progress_on(Console(), unit="steps") as progress:
         observer = progress.observer("by domain")
-        observer.on_start(0, training.schedule.total_steps)
-        while not course.done:
-            finished = course.advance()
-            observer.on_step(course.step)
+        observer.on_start(0, trainer.total_steps)
+        while not trainer.done:
+            finished = trainer.advance()
+            observer.on_step(trainer.state.step)
             if finished:
-                networks = training.evaluator.evaluate(training.method.evaluated).networks
+                networks = trainer.evaluator.evaluate(trainer.method.evaluated).networks
                 found = {name: f"{100 - each.error:.2f}" for name, each in networks.items()}
                 accuracies.append({"epoch": finished["epoch"]} | found)
                 write_csv(arguments.out / "accuracy.csv", accuracies)
-    tested = tested_differently(f"statistics by domain, {arguments.epochs} epochs", training)
+    tested = tested_differently(f"statistics by domain, {arguments.epochs} epochs", trainer)
     write_csv(arguments.out / "how-it-is-tested.csv", tested)
 
 

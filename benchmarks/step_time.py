@@ -17,23 +17,23 @@ from statistics import median
 import torch
 
 from dualstudent import load_recipe
-from dualstudent.training.training import Training
+from dualstudent.training.trainer import Trainer
 
 RECIPE = ("demo", ["batch.size=256", "batch.labeled=32"])
 
 
-def bare_passes(training: Training) -> Callable[[], None]:
-    (images,) = training.data.train.views(torch.arange(256), [None])
+def bare_passes(trainer: Trainer) -> Callable[[], None]:
+    (images,) = trainer.data.train.views(torch.arange(256), [None])
     optimizers = [
         torch.optim.SGD(
             student.parameters(), lr=1e-6, momentum=0.9, weight_decay=1e-4, nesterov=True
         )
-        for student in training.method.students
+        for student in trainer.method.students
     ]
 
     def passes() -> None:
         total = torch.zeros(())
-        for student in training.method.students:
+        for student in trainer.method.students:
             prediction = student(images)
             with torch.no_grad():
                 student(images)
@@ -56,13 +56,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=60)
     rounds = parser.parse_args().rounds
-    training = Training(load_recipe(*RECIPE))
-    training.method.train()
-    bare = bare_passes(training)
+    trainer = Trainer(load_recipe(*RECIPE))
+    trainer.method.train()
+    bare = bare_passes(trainer)
     steps, passes = [], []
     for step in range(rounds + 3):
         passes.append(seconds(bare))
-        steps.append(seconds(partial(training.take_step, step)))
+        steps.append(seconds(partial(trainer.take_step, step)))
     del steps[:3], passes[:3]  # the warm-up
     ratio = median(step / bare for step, bare in zip(steps, passes, strict=True))
     print(f"{torch.get_num_threads()} thread(s), batch 256, digits CNN, {rounds} rounds")

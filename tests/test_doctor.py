@@ -15,7 +15,7 @@ from dualstudent.batch import Batch
 from dualstudent.doctor import Diagnosis, examine
 from dualstudent.generators import seeded_rng
 from dualstudent.methods import METHODS, DualStudent, MeanTeacher, Method, StudentLoss, Supervised
-from dualstudent.training.training import Training
+from dualstudent.training.trainer import Trainer
 from tests.support.recipes import small_recipe
 
 NEEDED = {
@@ -55,7 +55,7 @@ def test_teachers_and_averages_are_watched() -> None:
 
 def examine_as(kind: type[Method], monkeypatch: pytest.MonkeyPatch, *changes: str) -> Diagnosis:
     """``kind`` takes the place of the method whose settings it has."""
-    monkeypatch.setattr("dualstudent.training.training.METHODS", (kind,))
+    monkeypatch.setattr("dualstudent.training.trainer.METHODS", (kind,))
     return examine(small_recipe(*changes_for(kind), *changes), steps=3)
 
 
@@ -92,15 +92,15 @@ def test_terms_are_seen_at_full_weight_however_long_the_ramp() -> None:
 
 def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    training, filters = Training(small_recipe()), list(warnings.filters)
+    trainer, filters = Trainer(small_recipe()), list(warnings.filters)
     with seeded_rng("a state that no step leaves"):
         random_state = torch.get_rng_state()
-        examine(training, steps=2)
+        examine(trainer, steps=2)
         assert torch.equal(torch.get_rng_state(), random_state)
     assert warnings.filters == filters
     assert not any(tmp_path.iterdir())
-    assert not training.method._forward_hooks
-    assert not training.method._forward_pre_hooks
+    assert not trainer.method._forward_hooks
+    assert not trainer.method._forward_pre_hooks
 
 
 def teacher_logits(method: MeanTeacher, view: Tensor) -> Tensor:
@@ -152,13 +152,13 @@ def test_losses_without_gradient_are_found(monkeypatch: pytest.MonkeyPatch) -> N
     ]
 
 
-class NeverGoesBackward(Training):
+class NeverGoesBackward(Trainer):
     def take_step(self, step: int) -> list[StudentLoss]:
-        terms = self._wrapped(self._batches.batch(step), self.schedule.ramp(step))
+        terms = self._wrapped(self._loader.batch(step), self.schedule.ramp(step))
         return [StudentLoss(each) for each in terms]
 
 
-class DoesNothing(Training):
+class DoesNothing(Trainer):
     def take_step(self, step: int) -> list[StudentLoss]:
         return []
 
@@ -299,9 +299,9 @@ def test_terms_are_looked_at_again_after_an_epoch(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_student_that_no_optimizer_owns_is_found() -> None:
-    training = Training(small_recipe("method.confidence_threshold=0.0"))
-    training.optimizers = training.optimizers[:1]
-    assert examine(training, steps=2).findings == [
+    trainer = Trainer(small_recipe("method.confidence_threshold=0.0"))
+    trainer.state.optimizers = trainer.state.optimizers[:1]
+    assert examine(trainer, steps=2).findings == [
         "the trunk of student2 is not entirely in an optimizer",
         "the class head of student2 is not entirely in an optimizer",
         "the consistency head of student2 is not entirely in an optimizer",
@@ -311,11 +311,11 @@ def test_a_student_that_no_optimizer_owns_is_found() -> None:
 
 
 def test_a_parameter_that_no_optimizer_owns_is_found() -> None:
-    training = Training(small_recipe("method.name=supervised"))
-    forgotten = training.method.students[0].get_parameter("heads.classify.bias")
-    (group,) = training.optimizers[0].param_groups
+    trainer = Trainer(small_recipe("method.name=supervised"))
+    forgotten = trainer.method.students[0].get_parameter("heads.classify.bias")
+    (group,) = trainer.state.optimizers[0].param_groups
     group["params"] = [p for p in group["params"] if p is not forgotten]
-    assert examine(training, steps=2).findings == [
+    assert examine(trainer, steps=2).findings == [
         "the class head of student is not entirely in an optimizer",
         "there is gradient before backward: a step or the method left it there",
         "student has gradient but does not move in heads.classify.bias",
@@ -323,10 +323,10 @@ def test_a_parameter_that_no_optimizer_owns_is_found() -> None:
 
 
 def test_a_teacher_in_an_optimizer_is_found() -> None:
-    training = Training(small_recipe("method.name=mean-teacher"))
-    teacher: nn.Module = training.method.get_submodule("teacher.heads.classify")
-    training.optimizers[0].add_param_group({"params": list(teacher.parameters())})
-    findings = examine(training, steps=2).findings
+    trainer = Trainer(small_recipe("method.name=mean-teacher"))
+    teacher: nn.Module = trainer.method.get_submodule("teacher.heads.classify")
+    trainer.state.optimizers[0].add_param_group({"params": list(teacher.parameters())})
+    findings = examine(trainer, steps=2).findings
     assert findings == ["the class head of teacher is in an optimizer, but is no student"]
 
 

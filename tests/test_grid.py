@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dualstudent import Observer, Run, UserError, train
+from dualstudent import Callback, Run, UserError, train
 from dualstudent.grid import run_grid
 from dualstudent.signals import Interrupted
 from tests.support.recipes import small_recipe
@@ -19,13 +19,13 @@ RECIPES = {f"seed-{seed}": small_recipe(f"seed={seed}") for seed in range(3)}
 EPOCHS = RECIPES["seed-0"].schedule.epochs
 
 
-class StopsInTheSecondRun(Observer):
+class StopsInTheSecondRun(Callback):
     def on_step(self, step: int) -> None:
         if step == EPOCHS + 1:
             signal.raise_signal(signal.SIGTERM)
 
 
-class Counts(Observer):
+class Counts(Callback):
     def __init__(self) -> None:
         self.seen: list[int] = []
 

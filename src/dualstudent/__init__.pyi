@@ -1,6 +1,7 @@
 from . import losses as losses
 from . import stability as stability
 from .batch import Batch as Batch
+from .batch import Views as Views
 from .data.arrays import arrays_from_dataset as arrays_from_dataset
 from .data.arrays import prepare_arrays as prepare_arrays
 from .data.batching.loader import BatchLoader as BatchLoader
@@ -79,11 +80,12 @@ from .recipes import recipe_names as recipe_names
 from .report.page import write_report as write_report
 from .runs import resume as resume
 from .runs import train as train
-from .training.course import Course as Course
+from .training.callbacks import Callback as Callback
 from .training.evaluation import Evaluation as Evaluation
 from .training.evaluation import Evaluator as Evaluator
-from .training.loop import Observer as Observer
 from .training.model import load_trained as load_trained
 from .training.predictor import Predictor as Predictor
 from .training.predictor import write_predictions as write_predictions
 from .training.run import Run as Run
+from .training.state import TrainState as TrainState
+from .training.trainer import Trainer as Trainer

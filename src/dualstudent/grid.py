@@ -17,7 +17,7 @@ from dualstudent.parallel import Progress, call_when_parent_ends, count_cores
 from dualstudent.recipes.schema import Recipe
 from dualstudent.runs import train_or_resume
 from dualstudent.signals import Interrupted, StopRequest
-from dualstudent.training.loop import Observer
+from dualstudent.training.callbacks import Callback
 from dualstudent.training.run import Run
 
 
@@ -44,7 +44,7 @@ def run_grid(
         Interrupted: after Ctrl-C, SIGTERM or SIGHUP; the same call continues.
         UserError: if a run cannot be done; the others stop cleanly.
     """
-    progress = progress or Observer()
+    progress = progress or Callback()
     runs = {name: Run(folder / name) for name in recipes}
     done = dict.fromkeys(recipes, 0)  # epochs
     waiting = [name for name in recipes if not runs[name].result.is_file()]
@@ -125,7 +125,7 @@ class _Workers:
         return epochs
 
 
-class _Reports(Observer):
+class _Reports(Callback):
     """Tells the parent how many epochs a run has behind it."""
 
     def __init__(self, connection: Connection, epochs: int) -> None:

@@ -102,7 +102,12 @@ def entropy(logits: Tensor) -> Tensor:
     return -(log_p.exp() * log_p).sum(dim=1)
 
 
-def classification(class_logits: Tensor, labels: Tensor, average_over_batch: bool = True) -> Tensor:
+def classification(
+    class_logits: Tensor,
+    labels: Tensor,
+    average_over_batch: bool = True,
+    label_smoothing: float = 0.0,
+) -> Tensor:
     """ℒ_cls: cross entropy on the labeled samples.
 
     Args:
@@ -110,6 +115,7 @@ def classification(class_logits: Tensor, labels: Tensor, average_over_batch: boo
         labels: (B,) int64, −1 where unlabeled.
         average_over_batch: divide the sum by B, as the paper's numbers were made, so that the
             labels weigh less the fewer of a batch have one; otherwise by the labeled samples.
+        label_smoothing: share of each label that is spread over all classes, in [0, 1).
 
     Returns:
         A scalar; 0 if nothing is labeled.
@@ -120,7 +126,9 @@ def classification(class_logits: Tensor, labels: Tensor, average_over_batch: boo
         >>> classification(logits, torch.tensor([1, -1]), average_over_batch=False)
         tensor(0.6931)
     """
-    total = F.cross_entropy(class_logits, labels, ignore_index=-1, reduction="sum")
+    total = F.cross_entropy(
+        class_logits, labels, ignore_index=-1, reduction="sum", label_smoothing=label_smoothing
+    )
     if average_over_batch:
         return total / len(labels)
     return total / (labels >= 0).sum().clamp(min=1)

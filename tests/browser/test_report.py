@@ -14,7 +14,7 @@ from dualstudent.calibration import (
     expected_calibration_error,
     stable_point,
 )
-from dualstudent.training.inference import Answers, answers
+from dualstudent.training.inference import Predictions, predict
 from tests.browser.conftest import Opened
 from tests.support.evidence import HOSTILE
 
@@ -47,15 +47,15 @@ def test_what_it_shows_are_the_numbers_of_the_run(opened: Opened, small_run: Run
     page, result = opened("one"), small_run.read_result()
     training = load_trained(small_run)
     labels = training.data.test_labels
-    found = Answers.joined(
-        answers(
+    found = Predictions.join(
+        predict(
             training.method,
             training.data.test,
             torch.arange(len(labels)),
             training.recipe.seed,
             "cpu",
         )
-    ).beside(labels)
+    ).add_truth(labels)
     figures = result["networks"]["student1"]
 
     assert shown(page.locator(".facts strong")) == [

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from dualstudent import Observer, Run, UserError, load_recipe, resume
+from dualstudent import Callback, Run, UserError, load_recipe, resume
 from dualstudent.data import prepare as prepare_module
 from dualstudent.data.images import cache
+from dualstudent.runs import train
 from dualstudent.signals import Interrupted
-from dualstudent.training.loop import train
 from dualstudent.training.model import evaluate_run
 from dualstudent.training.predictor import write_predictions
 from tests.conftest import Command
@@ -355,7 +355,7 @@ def test_gray_images_are_trained_on_in_gray_however_they_are_stored(
     assert one.read_fingerprint() == other.read_fingerprint()
 
 
-class StopsAtOnce(Observer):
+class StopsAtOnce(Callback):
     def on_step(self, step: int) -> None:
         signal.raise_signal(signal.SIGINT)
 

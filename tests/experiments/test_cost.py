@@ -8,7 +8,7 @@ from dualstudent.data.sources.files import data_folder
 from dualstudent.experiments import cost
 from dualstudent.experiments.cost import PUBLISHED, Pace, Stopwatch, measure_pace, steps_of
 from dualstudent.methods import METHODS
-from dualstudent.training.training import Training
+from dualstudent.training.trainer import Trainer
 from tests.support.recipes import small_recipe
 
 NAMES = [str(method.Settings.model_fields["name"].default) for method in METHODS]
@@ -36,7 +36,7 @@ def test_published_sizes_are_those_of_the_data(name: InMemoryName) -> None:
     ids=lambda recipe: recipe.data.source,
 )
 def test_steps_are_those_that_training_takes(recipe: Recipe) -> None:
-    assert steps_of(recipe) == Training(recipe).schedule.total_steps
+    assert steps_of(recipe) == Trainer(recipe).total_steps
 
 
 @pytest.mark.parametrize("name", recipe_names())
@@ -65,13 +65,13 @@ def test_batches_grow_until_a_step_takes_long_enough(
 ) -> None:
     sizes = []
 
-    def pretend(training: Training, seconds: float) -> float:
-        batch = training.recipe.batch
+    def pretend(trainer: Trainer, seconds: float) -> float:
+        batch = trainer.recipe.batch
         sizes.append((batch.size, batch.labeled))
         return 0.02 * batch.size
 
     monkeypatch.setattr(cost, "measure_step", pretend)
-    monkeypatch.setattr(cost, "measure_evaluation", lambda training: 2 * len(training.data.test))
+    monkeypatch.setattr(cost, "measure_evaluation", lambda trainer: 2 * len(trainer.data.test))
     whole = labels == "all"
     recipe = load_recipe("demo", [f"data.labels={labels}", f"batch.labeled={128 if whole else 32}"])
     pace = measure_pace(recipe)

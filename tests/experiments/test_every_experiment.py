@@ -11,7 +11,7 @@ from dualstudent.experiments.reproduce import Request, plan_request, reproduce
 from dualstudent.experiments.schema import BudgetName
 from dualstudent.parallel import Progress
 from dualstudent.recipes.schema import Recipe
-from dualstudent.training.loop import train_or_resume
+from dualstudent.runs import train_or_resume
 from dualstudent.training.run import Run
 from tests.support.published import write_published
 

@@ -17,7 +17,7 @@ from dualstudent.export import onnx_file
 from dualstudent.export.exporter import architecture_of
 from dualstudent.export.safetensors_file import SafetensorsFile
 from dualstudent.methods import METHODS
-from dualstudent.training.training import Training
+from dualstudent.training.trainer import Trainer
 from tests.support.isolated import json_without
 from tests.support.recipes import small_recipe
 
@@ -146,7 +146,7 @@ def test_weights_are_whole_and_without_the_consistency_head(small_run: Run, tmp_
 def test_every_evaluated_network_has_an_architecture(kind: type) -> None:
     name = kind.Settings.model_fields["name"].default  # type: ignore[attr-defined]
     recipe = small_recipe(f"method.name={name}", *NEEDED.get(name, ()))
-    method = Training(recipe).method
+    method = Trainer(recipe).method
     for network in method.evaluated:
         expected = "quick-cnn" if network == "strong" else "digits-cnn"
         assert architecture_of(network, method, recipe).name == expected

@@ -19,9 +19,9 @@ from dualstudent.data.sources.bundled import load_digits_8x8
 from dualstudent.labeling import write_labels, yardstick
 from dualstudent.labeling.images import own_names, published_names
 from dualstudent.labeling.order import PLANNED
+from dualstudent.runs import train
 from dualstudent.signals import Interrupted
-from dualstudent.training.inference import Answers, answers
-from dualstudent.training.loop import train
+from dualstudent.training.inference import Predictions, predict
 from dualstudent.training.run import FORMAT
 from tests.cli.test_own_images import StopsAtOnce, rows_of
 from tests.conftest import Command
@@ -142,12 +142,12 @@ def best_temperature(run: Run) -> float:
     return float(grid[losses.argmin()])
 
 
-def asked(run: Run, test: bool) -> Answers:
+def asked(run: Run, test: bool) -> Predictions:
     training = load_trained(run)
     data, seed, device = training.data, training.recipe.seed, training.fabric.device
     samples = data.test if test else data.train
     indices = torch.arange(len(data.test_labels)) if test else data.unlabeled
-    return Answers.joined(answers(training.method, samples, indices, seed, device))
+    return Predictions.join(predict(training.method, samples, indices, seed, device))
 
 
 def test_trusted_are_the_stable_agreed_and_sure_ones_by_what_the_test_says(

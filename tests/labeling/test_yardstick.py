@@ -7,29 +7,29 @@ import torch
 from dualstudent import Run, load_trained
 from dualstudent.data.prepare import DataSettings
 from dualstudent.labeling import Yardstick, yardstick
-from dualstudent.training.inference import Answers, answers
-from dualstudent.training.training import Training
+from dualstudent.training.inference import Predictions, predict
+from dualstudent.training.trainer import Trainer
 
 
 @pytest.fixture
-def training(small_run: Run) -> Training:
+def trainer(small_run: Run) -> Trainer:
     return load_trained(small_run)
 
 
-def said_of_the_test(training: Training) -> Answers:
-    everything = torch.arange(len(training.data.test_labels))
-    seed, device = training.recipe.seed, training.fabric.device
-    return Answers.joined(answers(training.method, training.data.test, everything, seed, device))
+def said_of_the_test(trainer: Trainer) -> Predictions:
+    everything = torch.arange(len(trainer.data.test_labels))
+    seed, device = trainer.recipe.seed, trainer.fabric.device
+    return Predictions.join(predict(trainer.method, trainer.data.test, everything, seed, device))
 
 
-def with_truth(training: Training, truth: torch.Tensor) -> Training:
-    training.data = replace(training.data, test_labels=truth)
-    return training
+def with_truth(trainer: Trainer, truth: torch.Tensor) -> Trainer:
+    trainer.data = replace(trainer.data, test_labels=truth)
+    return trainer
 
 
-def test_where_all_is_right_no_temperature_can_be_told(training: Training) -> None:
-    said = said_of_the_test(training)
-    found = Yardstick.measured(with_truth(training, said.probabilities.argmax(dim=1)), 0.95)
+def test_where_all_is_right_no_temperature_can_be_told(trainer: Trainer) -> None:
+    said = said_of_the_test(trainer)
+    found = Yardstick.measured(with_truth(trainer, said.probabilities.argmax(dim=1)), 0.95)
     assert found.temperature is None
     torch.testing.assert_close(found.trust(said), said.probabilities.double().amax(dim=1))
     assert found.threshold is not None
@@ -47,10 +47,10 @@ def test_where_all_is_right_no_temperature_can_be_told(training: Training) -> No
     ) in trusted
 
 
-def test_where_all_is_wrong_nothing_is_trusted(training: Training) -> None:
-    said = said_of_the_test(training)
+def test_where_all_is_wrong_nothing_is_trusted(trainer: Trainer) -> None:
+    said = said_of_the_test(trainer)
     wrong = (said.probabilities.argmax(dim=1) + 1) % 10
-    found = Yardstick.measured(with_truth(training, wrong), 0.95)
+    found = Yardstick.measured(with_truth(trainer, wrong), 0.95)
     assert found.threshold is None
     assert found.temperature is not None
     assert found.temperature > 1
@@ -61,11 +61,11 @@ def test_where_all_is_wrong_nothing_is_trusted(training: Training) -> None:
     )
 
 
-def test_without_held_out_images_the_network_speaks_for_itself(training: Training) -> None:
-    said = said_of_the_test(training)
-    nothing = replace(training.data, test_labels=training.data.test_labels[:0])
-    training.data = nothing
-    found = Yardstick.measured(training, 0.95)
+def test_without_held_out_images_the_network_speaks_for_itself(trainer: Trainer) -> None:
+    said = said_of_the_test(trainer)
+    nothing = replace(trainer.data, test_labels=trainer.data.test_labels[:0])
+    trainer.data = nothing
+    found = Yardstick.measured(trainer, 0.95)
     assert found == Yardstick("nothing", 0, 0.95)
     assert not found.trusted(said).any()
     trust, trusted = found.in_words()
@@ -73,14 +73,14 @@ def test_without_held_out_images_the_network_speaks_for_itself(training: Trainin
     assert "neither test nor validation images" in trusted
 
 
-def test_what_it_trusts_of_its_own_images_is_what_it_counted(training: Training) -> None:
+def test_what_it_trusts_of_its_own_images_is_what_it_counted(trainer: Trainer) -> None:
     """Threshold and trust are both after calibration; the less sure half is made wrong."""
-    said = said_of_the_test(training)
+    said = said_of_the_test(trainer)
     sure, predicted = said.probabilities.max(dim=1)
     believable = said.stable_for_all & said.agree
     unsure = believable & (sure < sure[believable].median())
-    truth = torch.where(unsure, (predicted + 1) % 10, training.data.test_labels)
-    found = Yardstick.measured(with_truth(training, truth), 0.9)
+    truth = torch.where(unsure, (predicted + 1) % 10, trainer.data.test_labels)
+    found = Yardstick.measured(with_truth(trainer, truth), 0.9)
     assert found.temperature is not None
     assert abs(found.temperature - 1) > 0.1
     assert found.threshold is not None
@@ -91,21 +91,21 @@ def test_what_it_trusts_of_its_own_images_is_what_it_counted(training: Training)
 
 
 def test_a_handful_of_right_answers_proves_nothing(
-    training: Training, monkeypatch: pytest.MonkeyPatch
+    trainer: Trainer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = said_of_the_test(training)
-    with_truth(training, said.probabilities.argmax(dim=1))
+    said = said_of_the_test(trainer)
+    with_truth(trainer, said.probabilities.argmax(dim=1))
     believable = int((said.stable_for_all & said.agree).sum())
     for fewest, enough in ((believable, True), (believable + 1, False)):
         monkeypatch.setattr(yardstick, "FEWEST", fewest)
-        assert (Yardstick.measured(training, 0.95).threshold is not None) == enough
+        assert (Yardstick.measured(trainer, 0.95).threshold is not None) == enough
 
 
-def test_labels_of_the_source_prove_nothing_about_the_target(training: Training) -> None:
-    said = said_of_the_test(training)
-    with_truth(training, said.probabilities.argmax(dim=1))
+def test_labels_of_the_source_prove_nothing_about_the_target(trainer: Trainer) -> None:
+    said = said_of_the_test(trainer)
+    with_truth(trainer, said.probabilities.argmax(dim=1))
     data = DataSettings(path=Path("a"), target_path=Path("b"), validation=0.2)
-    training.recipe = training.recipe.model_copy(update={"data": data})
-    found = Yardstick.measured(training, 0.95)
+    trainer.recipe = trainer.recipe.model_copy(update={"data": data})
+    found = Yardstick.measured(trainer, 0.95)
     assert not found.trusted(said).any()
     assert "labels of the source prove nothing about the target" in found.in_words()[1]

@@ -17,7 +17,7 @@ from dualstudent.networks.cnn13 import CNN13Settings
 from dualstudent.networks.digits_cnn import DigitsCNNSettings
 from dualstudent.recipes.reading import to_toml
 from dualstudent.signals import Interrupted
-from dualstudent.training.training import Training
+from dualstudent.training.trainer import Trainer
 from tests.support.recipes import small_recipe
 from tests.support.students import small_batch
 from tests.training.test_resume import RaisesSignalAt, assert_equal_runs
@@ -83,24 +83,24 @@ def convolutions(network: nn.Module) -> list[int]:
 
 def test_a_recipe_trains_both_networks(tmp_path: Path) -> None:
     recipe = recipe_of(tmp_path, '[method.strong_network]\nname = "digits-cnn"\nwidth = 2')
-    training = Training(recipe)
-    weak, strong = training.method.students
+    trainer = Trainer(recipe)
+    weak, strong = trainer.method.students
     assert (convolutions(weak), convolutions(strong)) == ([16, 32, 32], [32, 64, 64])
-    before = [parameter.clone() for parameter in training.method.parameters()]
+    before = [parameter.clone() for parameter in trainer.method.parameters()]
     for step in range(2):
-        losses = training.take_step(step)
+        losses = trainer.take_step(step)
         assert all(loss.total.isfinite() for loss in losses)
-    for old, new in zip(before, training.method.parameters(), strict=True):
+    for old, new in zip(before, trainer.method.parameters(), strict=True):
         assert not torch.equal(old, new)
 
 
 def test_shake_shake_can_be_the_strong_student(tmp_path: Path) -> None:
     recipe = recipe_of(tmp_path, '[method.strong_network]\nname = "shake-shake"\nwidth = 2')
-    training = Training(recipe)
-    strong = training.method.students[1]
+    trainer = Trainer(recipe)
+    strong = trainer.method.students[1]
     assert isinstance(strong, ShakeShake26)
     before = [parameter.clone() for parameter in strong.heads.parameters()]
-    training.take_step(0)
+    trainer.take_step(0)
     for old, new in zip(before, strong.heads.parameters(), strict=True):
         assert not torch.equal(old, new)
 
@@ -163,4 +163,4 @@ def test_what_is_wrong_with_the_strong_network_is_said_in_one_line(
 def test_a_strong_network_that_needs_larger_images_is_refused(tmp_path: Path) -> None:
     recipe = recipe_of(tmp_path, '[method.strong_network]\nname = "cnn13"')
     with pytest.raises(UserError, match=r"network 'cnn13' needs .* 12 pixels .*data\.image_size"):
-        Training(recipe)
+        Trainer(recipe)

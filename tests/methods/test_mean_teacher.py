@@ -9,7 +9,7 @@ from torch import nn
 from dualstudent import UserError, resume, train
 from dualstudent.methods import MeanTeacher, MeanTeacherSettings
 from dualstudent.signals import Interrupted
-from dualstudent.training.training import Training
+from dualstudent.training.trainer import Trainer
 from tests.support.recipes import small_recipe
 from tests.support.students import Recorder, small_batch, small_network
 from tests.training.test_resume import RaisesSignalAt, assert_equal_runs
@@ -48,14 +48,14 @@ def test_the_student_learns_from_the_consistency_and_the_teacher_does_not() -> N
 
 
 def test_the_teacher_is_the_average_of_the_student_after_real_steps() -> None:
-    training = Training(small_recipe("method.name=mean-teacher", "method.decay=0.7"))
-    method = training.method
+    trainer = Trainer(small_recipe("method.name=mean-teacher", "method.decay=0.7"))
+    method = trainer.method
     assert isinstance(method, MeanTeacher)
     method.train()
     student = method.students[0]
     expected = {name: p.detach().double().numpy() for name, p in student.named_parameters()}
     for step in range(6):
-        training.take_step(step)
+        trainer.take_step(step)
         alpha = min(1 - 1 / (step + 2), 0.7)
         for name, p in student.named_parameters():
             current = p.detach().double().numpy()

@@ -6,13 +6,13 @@ from dualstudent import Normalization, PreparedData, Transforms, load_recipe
 from dualstudent.data.samples import ImageSamples
 from dualstudent.report.page.evidence import Evidence
 from dualstudent.report.page.verdict import Verdict, judge
-from dualstudent.training.inference import Answers
+from dualstudent.training.inference import Predictions
 
 HOSTILE = """<script>alert("1")</script> & '$x"""
 
 
-def said(samples: int, classes: int, seed: int = 0) -> tuple[Answers, torch.Tensor]:
-    """Answers of two students to samples, and the truth: often right, often not sure."""
+def said(samples: int, classes: int, seed: int = 0) -> tuple[Predictions, torch.Tensor]:
+    """Predictions of two students to samples, and the truth: often right, often not sure."""
     draw = torch.Generator().manual_seed(seed)
     logits = 2 * torch.randn(samples, classes, generator=draw)
     truth = (logits + 1.5 * torch.randn(samples, classes, generator=draw)).argmax(dim=1)
@@ -21,7 +21,9 @@ def said(samples: int, classes: int, seed: int = 0) -> tuple[Answers, torch.Tens
     stable = torch.rand(samples, generator=draw) < p.amax(dim=1)
     agree = labels[:, 0] == labels[:, 1]
     moved = torch.rand(samples, generator=draw)
-    return Answers(torch.arange(samples), p, stable, stable & agree, agree, labels, moved), truth
+    return Predictions(
+        torch.arange(samples), p, stable, stable & agree, agree, labels, moved
+    ), truth
 
 
 def data_of(truth: torch.Tensor, classes: tuple[str, ...], side: int = 8) -> PreparedData:

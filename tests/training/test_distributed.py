@@ -17,33 +17,33 @@ from dualstudent.generators import derive_seed
 from dualstudent.recipes.schema import DeviceSettings
 from dualstudent.training.checkpoint import read_tensors
 from dualstudent.training.distributed import build_fabric
-from dualstudent.training.training import Training
+from dualstudent.training.trainer import Trainer
 from tests.support.recipes import SMALL, small_recipe
 
 CHANGES = ("schedule.epochs=1", "device.accelerator=cpu")
 COMMAND = [sys.executable, "-m", "dualstudent.cli"]
 
 
-def by_hand(epochs: int) -> Training:
+def by_hand(epochs: int) -> Trainer:
     """Two shares of every batch, one after the other in one process; gradients averaged."""
     recipe = small_recipe(*CHANGES, f"schedule.epochs={epochs}")
-    training = Training(recipe)
+    trainer = Trainer(recipe)
     shares = [
-        BatchLoader(training.data, recipe.batch, recipe.seed, shard=Shard(number, 2))
+        BatchLoader(trainer.data, recipe.batch, recipe.seed, shard=Shard(number, 2))
         for number in (0, 1)
     ]
-    training.method.train()
-    for step in range(training.schedule.total_steps):
+    trainer.method.train()
+    for step in range(trainer.schedule.total_steps):
         for number, share in enumerate(shares):
             torch.manual_seed(derive_seed(recipe.seed, "step", step, *([number] if number else [])))
-            losses = training.method.losses(share.batch(step), training.schedule.ramp(step))
+            losses = trainer.method.losses(share.batch(step), trainer.schedule.ramp(step))
             torch.autograd.backward(torch.stack([loss.total for loss in losses]).sum() / 2)
-        for optimizer in training.optimizers:
+        for optimizer in trainer.state.optimizers:
             for group in optimizer.param_groups:
-                group["lr"] = training.schedule.learning_rate(step)
+                group["lr"] = trainer.schedule.learning_rate(step)
             optimizer.step()
             optimizer.zero_grad()
-    return training
+    return trainer
 
 
 def weights(run: Run) -> dict[str, torch.Tensor]:

@@ -8,7 +8,8 @@ from dualstudent.data.samples import ImageSamples
 from dualstudent.data.transforms.normalization import Normalization
 from dualstudent.data.transforms.policy import Transform, Transforms
 from dualstudent.prediction import Prediction
-from dualstudent.training.evaluation import Evaluation, Evaluator, evaluation_mode
+from dualstudent.training.evaluation import Evaluation, Evaluator
+from dualstudent.training.inference import evaluation_mode
 
 CLASSES = 7
 LABELS = torch.tensor([0, 0, 1, 2, 3, 4, 5, 5])  # none of class 6

@@ -6,7 +6,7 @@ from dualstudent.data.prepare import prepare
 from dualstudent.training import forecast
 from dualstudent.training.evaluation import Evaluator
 from dualstudent.training.forecast import estimate_seconds
-from dualstudent.training.training import Training
+from dualstudent.training.trainer import Trainer
 from tests.support.recipes import small_recipe
 
 
@@ -15,7 +15,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The steps that are taken; the first takes 3 s, each other 0.5 s, a chunk of a test 3 s."""
     clock, taken = [0.0], list[int]()
 
-    def take_step(_: Training, step: int) -> None:
+    def take_step(_: Trainer, step: int) -> None:
         clock[0] += 0.5 if taken else 3
         taken.append(step)
 
@@ -23,7 +23,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         clock[0] += 3
 
     monkeypatch.setattr("time.perf_counter", lambda: clock[0])
-    monkeypatch.setattr(Training, "take_step", take_step)
+    monkeypatch.setattr(Trainer, "take_step", take_step)
     monkeypatch.setattr(Evaluator, "evaluate", evaluate)
     return taken
 
@@ -35,7 +35,7 @@ def estimate(recipe: Recipe) -> float:
 
 def test_a_run_takes_its_steps_and_its_evaluations(steps: list[int]) -> None:
     recipe = small_recipe("schedule.epochs=30", "evaluation.every=8")
-    total = Training(recipe).schedule.total_steps
+    total = Trainer(recipe).total_steps
     tested = 4 * 3 * 355 / 250  # after 8, 16, 24 and 30 epochs
     assert estimate(recipe) == pytest.approx(0.5 * total + tested)
     assert steps == [0, 1, 2, 3, 4]  # of two seconds, and the first one before
@@ -47,13 +47,13 @@ def test_a_forecast_takes_no_longer_than_the_training(
     monkeypatch.setattr(forecast, "_SECONDS", 1e9)
     recipe = small_recipe("schedule.epochs=1")
     estimate(recipe)
-    assert len(steps) == 1 + Training(recipe).schedule.total_steps
+    assert len(steps) == 1 + Trainer(recipe).total_steps
 
 
 def test_one_long_step_is_enough(monkeypatch: pytest.MonkeyPatch, steps: list[int]) -> None:
     monkeypatch.setattr(forecast, "_LONG", 2)
     recipe = small_recipe("schedule.epochs=1")
-    total = Training(recipe).schedule.total_steps
+    total = Trainer(recipe).total_steps
     assert estimate(recipe) == pytest.approx(3 * total + 3 * 355 / 250)
     assert steps == [0]
 

@@ -3,12 +3,11 @@ import torch
 
 from dualstudent.data.transforms.policy import Draw
 from dualstudent.generators import make_generator
-from dualstudent.training.evaluation import CHUNK
-from dualstudent.training.inference import Answers, answers
-from dualstudent.training.loop import train
+from dualstudent.runs import train
+from dualstudent.training.inference import CHUNK, Predictions, predict
 from dualstudent.training.model import load_trained
 from dualstudent.training.run import Run
-from dualstudent.training.training import Training
+from dualstudent.training.trainer import Trainer
 from tests.support.recipes import small_recipe
 
 
@@ -17,31 +16,31 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return train(small_recipe(), tmp_path_factory.mktemp("answers") / "run")
 
 
-def asked(training: Training, indices: torch.Tensor) -> Answers:
-    seed, device = training.recipe.seed, training.fabric.device
-    return Answers.joined(answers(training.method, training.data.test, indices, seed, device))
+def asked(trainer: Trainer, indices: torch.Tensor) -> Predictions:
+    seed, device = trainer.recipe.seed, trainer.fabric.device
+    return Predictions.join(predict(trainer.method, trainer.data.test, indices, seed, device))
 
 
 def test_on_the_test_set_they_are_the_answers_behind_the_figures_of_the_run(run: Run) -> None:
-    training = load_trained(run)
-    labels = training.data.test_labels
+    trainer = load_trained(run)
+    labels = trainer.data.test_labels
 
-    found = asked(training, torch.arange(len(labels))).beside(labels)
+    found = asked(trainer, torch.arange(len(labels))).add_truth(labels)
 
-    figures = run.read_result()["networks"][training.method.exported]
+    figures = run.read_result()["networks"][trainer.method.exported]
     assert 100 * (~found.correct).sum().item() / len(labels) == pytest.approx(figures["error"])
     assert 100 * found.stable.sum().item() / len(labels) == pytest.approx(figures["stable_share"])
     assert 0 < figures["error"] < 100  # else anything would do
 
 
 def test_agreement_and_stability_are_of_all_students(run: Run) -> None:
-    training = load_trained(run)
-    one, other = training.method.evaluated.values()
-    everything = torch.arange(len(training.data.test_labels))
-    by_one = asked(training, everything)
+    trainer = load_trained(run)
+    one, other = trainer.method.evaluated.values()
+    everything = torch.arange(len(trainer.data.test_labels))
+    by_one = asked(trainer, everything)
     with torch.no_grad():
         one.load_state_dict(other.state_dict())
-    by_other = asked(training, everything)
+    by_other = asked(trainer, everything)
 
     same = by_one.probabilities.argmax(1) == by_other.probabilities.argmax(1)
     assert torch.equal(by_one.agree, same)
@@ -53,28 +52,28 @@ def test_agreement_and_stability_are_of_all_students(run: Run) -> None:
 
 
 def test_instability_is_how_far_the_perturbed_view_moves_the_exported_network(run: Run) -> None:
-    training = load_trained(run)
+    trainer = load_trained(run)
     first = torch.arange(CHUNK)
-    draw = Draw("weak", make_generator(training.recipe.seed, "test view", 0))
-    network = training.method.evaluated["student1"].eval()
+    draw = Draw("weak", make_generator(trainer.recipe.seed, "test view", 0))
+    network = trainer.method.evaluated["student1"].eval()
     with torch.no_grad():
         clean, perturbed = (
             network(view).class_logits.softmax(dim=1)
-            for view in training.data.test.views(first, [None, draw])
+            for view in trainer.data.test.views(first, [None, draw])
         )
 
-    found = asked(training, first)
+    found = asked(trainer, first)
 
     torch.testing.assert_close(found.instability, (clean - perturbed).square().mean(dim=1))
     assert found.instability.max() > 0.01
 
 
 def test_only_what_was_asked_about_is_answered_and_in_that_order(run: Run) -> None:
-    training = load_trained(run)
-    everything = asked(training, torch.arange(len(training.data.test_labels)))
+    trainer = load_trained(run)
+    everything = asked(trainer, torch.arange(len(trainer.data.test_labels)))
     some = torch.tensor([300, 7, 41])
 
-    found = asked(training, some)
+    found = asked(trainer, some)
 
     assert torch.equal(found.indices, some)
     torch.testing.assert_close(found.probabilities, everything.probabilities[some])

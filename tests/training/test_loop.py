@@ -6,10 +6,9 @@ import pytest
 import torch
 
 from dualstudent import Run, UserError, train
-from dualstudent.training.course import LossNotFinite
-from dualstudent.training.loop import train_or_resume
+from dualstudent.runs import train_or_resume
 from dualstudent.training.model import evaluate_run
-from dualstudent.training.training import Training
+from dualstudent.training.trainer import LossNotFinite, Trainer
 from tests.support.recipes import small_recipe
 
 
@@ -30,11 +29,11 @@ def test_dual_student_learns_and_reports_the_last_epoch(run: Run) -> None:
 
 
 def test_logged_losses_are_the_means_of_the_steps(run: Run) -> None:
-    training = Training(small_recipe())
-    training.method.train()
+    trainer = Trainer(small_recipe())
+    trainer.method.train()
     sums: dict[tuple[int, str], float] = {}
     for step in range(29):
-        for student, loss in enumerate(training.take_step(step)):
+        for student, loss in enumerate(trainer.take_step(step)):
             for name, term in loss.terms.items():
                 sums[student, name] = sums.get((student, name), 0) + term.item()
     logged = run.read_metrics()[0]["loss"]
@@ -47,35 +46,35 @@ def test_evaluate_reads_the_same_figures_from_the_saved_model(run: Run) -> None:
 
 
 def test_every_student_moves_and_starts_elsewhere() -> None:
-    training = Training(small_recipe())
-    left, right = training.method.students
+    trainer = Trainer(small_recipe())
+    left, right = trainer.method.students
     for p, q in zip(left.parameters(), right.parameters(), strict=True):
         if p.dim() > 1:
             assert not torch.equal(p, q)
-    before = [p.detach().clone() for p in training.method.parameters()]
-    training.method.train()
-    training.take_step(0)
-    for p, old in zip(training.method.parameters(), before, strict=True):
+    before = [p.detach().clone() for p in trainer.method.parameters()]
+    trainer.method.train()
+    trainer.take_step(0)
+    for p, old in zip(trainer.method.parameters(), before, strict=True):
         assert not torch.equal(p, old)
 
 
 def test_networks_are_in_training_mode_again_after_an_evaluation() -> None:
-    training = Training(small_recipe())
-    training.method.train()
-    training.evaluator.evaluate(training.method.evaluated)
-    for network in training.method.evaluated.values():
+    trainer = Trainer(small_recipe())
+    trainer.method.train()
+    trainer.evaluator.evaluate(trainer.method.evaluated)
+    for network in trainer.method.evaluated.values():
         assert all(module.training for module in network.modules())
 
 
 def test_evaluation_changes_nothing_of_the_training() -> None:
     """Neither weights, batch-norm statistics, nor what later steps draw."""
-    plain, watched = Training(small_recipe()), Training(small_recipe())
-    for training in (plain, watched):
-        training.method.train()
+    plain, watched = Trainer(small_recipe()), Trainer(small_recipe())
+    for trainer in (plain, watched):
+        trainer.method.train()
         for step in range(3):
-            training.take_step(step)
-            if training is watched:
-                training.evaluator.evaluate(training.method.evaluated)
+            trainer.take_step(step)
+            if trainer is watched:
+                trainer.evaluator.evaluate(trainer.method.evaluated)
     expected = plain.method.state_dict()
     for name, tensor in watched.method.state_dict().items():
         assert torch.equal(tensor, expected[name]), name
@@ -84,9 +83,9 @@ def test_evaluation_changes_nothing_of_the_training() -> None:
 def test_another_seed_is_another_run() -> None:
     losses = []
     for seed in (0, 1):
-        training = Training(small_recipe(f"seed={seed}"))
-        training.method.train()
-        losses.append(training.take_step(0)[0].total.item())
+        trainer = Trainer(small_recipe(f"seed={seed}"))
+        trainer.method.train()
+        losses.append(trainer.take_step(0)[0].total.item())
     assert losses[0] != losses[1]
 
 
@@ -144,9 +143,9 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_written(
 
 
 def test_a_split_can_be_repeated_from_its_manifest(run: Run, tmp_path: Path) -> None:
-    repeated = Training(small_recipe("seed=7", f"data.split={str(run.split)!r}"))
+    repeated = Trainer(small_recipe("seed=7", f"data.split={str(run.split)!r}"))
     assert repeated.data.labeled.tolist() == json.loads(run.split.read_text())["labeled"]
-    drawn = Training(small_recipe("seed=7"))
+    drawn = Trainer(small_recipe("seed=7"))
     assert repeated.data.labeled.tolist() != drawn.data.labeled.tolist()
 
 

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from dualstudent import Observer, Run, UserError, resume, train
+from dualstudent import Callback, Run, UserError, resume, train
+from dualstudent.runs import train_or_resume
 from dualstudent.signals import Interrupted
 from dualstudent.training.checkpoint import read_tensors
-from dualstudent.training.loop import train_or_resume
 from tests.support.recipes import small_recipe
 
 STEPS = 58
 
 
-class RaisesSignalAt(Observer):
+class RaisesSignalAt(Callback):
     def __init__(self, step: int, number: int = signal.SIGINT) -> None:
         self._step, self._number = step, number
 
@@ -26,7 +26,7 @@ class RaisesSignalAt(Observer):
             signal.raise_signal(self._number)
 
 
-class DiesAt(Observer):
+class DiesAt(Callback):
     def __init__(self, step: int) -> None:
         self._step = step
 

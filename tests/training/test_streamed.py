@@ -79,10 +79,10 @@ SCRIPT = """
 import os, sys
 
 if __name__ == "__main__":  # the workers need nothing of this
-    from dualstudent import Observer, load_recipe, train
+    from dualstudent import Callback, load_recipe, train
     from dualstudent.cli import run_command
 
-    class Signals(Observer):
+    class Signals(Callback):
         def on_step(self, step):
             if step == 3:
                 number = int(sys.argv[3])

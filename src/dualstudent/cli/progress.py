@@ -18,7 +18,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from dualstudent.training.loop import Observer
+from dualstudent.training.callbacks import Callback
 
 _SECONDS_BETWEEN_LINES = 30
 
@@ -51,7 +51,7 @@ class ProgressDisplay(ABC):
     """Shows runs, one after the other."""
 
     @abstractmethod
-    def observer(self, label: str) -> Observer:
+    def observer(self, label: str) -> Callback:
         """What a run called ``label`` reports to."""
 
 
@@ -61,11 +61,11 @@ class ProgressBars(ProgressDisplay):
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
 
-    def observer(self, label: str) -> Observer:
+    def observer(self, label: str) -> Callback:
         return _Bar(self._progress, label)
 
 
-class _Bar(Observer):
+class _Bar(Callback):
     def __init__(self, progress: Progress, label: str) -> None:
         self._progress, self._label = progress, label
         self._task = TaskID(-1)
@@ -87,11 +87,11 @@ class ProgressLines(ProgressDisplay):
     def __init__(self, console: Console, unit: str) -> None:
         self._console, self._unit = console, unit
 
-    def observer(self, label: str) -> Observer:
+    def observer(self, label: str) -> Callback:
         return _Lines(self._console, self._unit, label)
 
 
-class _Lines(Observer):
+class _Lines(Callback):
     def __init__(self, console: Console, unit: str, label: str) -> None:
         self._console, self._unit, self._label = console, unit, label
         self._first = self._total = 0

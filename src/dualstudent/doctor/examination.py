@@ -15,13 +15,13 @@ from dualstudent.doctor.diagnosis import Diagnosis, Reach
 from dualstudent.doctor.watch import NothingToLearn, Watch
 from dualstudent.recipes.schema import Recipe
 from dualstudent.training.evaluation import Evaluator
-from dualstudent.training.training import Training
+from dualstudent.training.trainer import Trainer
 
 _SHORT_EPOCH = 2
 _TEST_IMAGES = 100
 
 
-def examine(subject: Recipe | Training, steps: int = 50) -> Diagnosis:
+def examine(subject: Recipe | Trainer, steps: int = 50) -> Diagnosis:
     """Take a few real steps, all terms fully ramped up, and report what does not do its part.
 
     A shortened epoch of two steps ends and is evaluated as in a run, so that methods whose
@@ -46,16 +46,16 @@ def examine(subject: Recipe | Training, steps: int = 50) -> Diagnosis:
         (True, [['class head', 'trunk']])
     """
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-        training = subject if isinstance(subject, Training) else Training(subject)
-        with closing(training):
-            return _Examination(training).run(steps)
+        trainer = subject if isinstance(subject, Trainer) else Trainer(subject)
+        with closing(trainer):
+            return _Examination(trainer).run(steps)
 
 
 class _Examination:
     """One training under observation, and what has been found so far."""
 
-    def __init__(self, training: Training) -> None:
-        self._training, self._method = training, training.method
+    def __init__(self, trainer: Trainer) -> None:
+        self._trainer, self._method = trainer, trainer.method
         self._students = students_of(self._method)
         self._networks = networks_of(self._method)
         self._parts = parts_of(self._method)
@@ -65,7 +65,7 @@ class _Examination:
         self._findings: dict[str, None] = {}  # each once, in the order they were made
 
     def run(self, steps: int) -> Diagnosis:
-        schedule = self._training.schedule
+        schedule = self._trainer.schedule
         self._method.train()
         self._check_owners()
         with self._watch:
@@ -85,9 +85,9 @@ class _Examination:
 
     def _take(self, steps: int, until_all_arrive: bool = False) -> None:
         for step in range(steps):
-            self._watch.rate = self._training.schedule.learning_rate(step)
+            self._watch.rate = self._trainer.schedule.learning_rate(step)
             try:
-                self._training.take_step(step)
+                self._trainer.take_step(step)
             except NothingToLearn:
                 break
             finally:
@@ -102,13 +102,13 @@ class _Examination:
         self._check_modes("an evaluation")
 
     def _quick_evaluator(self) -> Evaluator:
-        data = self._training.data
+        data = self._trainer.data
         return Evaluator(
             data.test,
             data.test_labels[:_TEST_IMAGES],
             self._method.confidence_threshold,
-            self._training.recipe.seed,
-            device=self._training.fabric.device,
+            self._trainer.recipe.seed,
+            device=self._trainer.fabric.device,
         )
 
     def _most_telling(self) -> list[Reach]:
@@ -121,7 +121,7 @@ class _Examination:
         return list(chosen.values())
 
     def _check_owners(self) -> None:
-        optimizers = self._training.optimizers
+        optimizers = self._trainer.state.optimizers
         owned = {p for each in optimizers for group in each.param_groups for p in group["params"]}
         for part in self._parts:
             where, parameters = f"the {part.name} of {part.network}", part.parameters.values()

@@ -1,6 +1,6 @@
 """Dual Student as a scikit-learn estimator."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -12,7 +12,7 @@ from safetensors.torch import save as bytes_of
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags, check_consistent_length, check_random_state, column_or_1d
 from sklearn.utils.validation import check_is_fitted, validate_data
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from dualstudent.data.arrays import (
@@ -29,10 +29,10 @@ from dualstudent.data.transforms.policy import Transform, Transforms
 from dualstudent.errors import UserError
 from dualstudent.estimator.choices import build_recipe
 from dualstudent.networks.build import AnyNetworkSettings, build_network
+from dualstudent.prediction import Prediction
 from dualstudent.stability import is_stable
-from dualstudent.training.course import Course
-from dualstudent.training.inference import probabilities
-from dualstudent.training.training import Training
+from dualstudent.training.inference import run_inference
+from dualstudent.training.trainer import Trainer
 
 _LINES_OF_PROGRESS = 10
 _NOISE_OF_FEATURES, _NOISE_OF_PIXELS = 0.5, 0.15
@@ -144,18 +144,19 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         self.classes_, codes = encode_labels(y)
         data = prepare_arrays(samples, codes, **self._views(of_images=samples.ndim > 2))
         seed = int(check_random_state(self.random_state).randint(2**31))
-        with torch.random.fork_rng():
-            training = Training(build_recipe(self.get_params(deep=False), data, seed), data)
-            self.history_ = self._trained(training)
+        trainer = Trainer(build_recipe(self.get_params(deep=False), data, seed), data)
+        self.history_ = self._trained(trainer)
         self.n_iter_ = len(self.history_)
-        self._keep(training)
-        self._look_back(training, codes.numpy())
+        self._keep(trainer)
+        self._look_back(trainer, codes.numpy())
         return self
 
     def predict_proba(self, X: ArrayLike | Dataset[Any]) -> NDArray[np.float64]:
         """(N, C), the probability of each class in the order of ``classes_``."""
         check_is_fitted(self)
-        return probabilities(self._network, self._samples(X)).numpy()
+        samples = self._samples(X)
+        found = self._infer(samples, torch.arange(len(samples)), None)
+        return torch.cat([clean for clean, _ in found]).numpy()
 
     def predict(self, X: ArrayLike | Dataset[Any]) -> NDArray[Any]:
         """(N,), the most probable label of each sample."""
@@ -215,12 +216,12 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
                 f"{problem['loc'][0]} = {problem['input']!r}: {problem['msg']}"
             ) from error
 
-    def _trained(self, training: Training) -> list[dict[str, Any]]:
-        course, history = Course(training), []
-        epochs = training.schedule.settings.epochs
+    def _trained(self, trainer: Trainer) -> list[dict[str, Any]]:
+        history = []
+        epochs = trainer.schedule.settings.epochs
         every = {0: epochs + 1, 1: max(1, epochs // _LINES_OF_PROGRESS)}.get(self.verbose, 1)
-        while not course.done:
-            record = course.advance()
+        while not trainer.done:
+            record = trainer.advance()
             if record is None:
                 continue
             history.append(record)
@@ -229,9 +230,9 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
                 print(f"epoch {record['epoch']} of {epochs}: loss {total:.4f}")
         return history
 
-    def _keep(self, training: Training) -> None:
+    def _keep(self, trainer: Trainer) -> None:
         """All that predictions need, and nothing of the data."""
-        recipe, method, data = training.recipe, training.method, training.data
+        recipe, method, data = trainer.recipe, trainer.method, trainer.data
         network = method.evaluated[method.exported].requires_grad_(False)
         # What is not a student is an average of the first.
         number = next((i for i, each in enumerate(method.students) if each is network), 0)
@@ -243,14 +244,23 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         }
         self._network = _made_exact(network, data.train.shape)
 
-    def _look_back(self, training: Training, codes: NDArray[np.int64]) -> None:
+    def _look_back(self, trainer: Trainer, codes: NDArray[np.int64]) -> None:
         """What the training samples are to the network that was taken away."""
-        seed, threshold = training.recipe.seed, training.method.confidence_threshold
-        clean = probabilities(self._network, training.data.train)
-        perturbed = probabilities(self._network, training.data.train, perturbed_by=seed)
+        seed, threshold = trainer.recipe.seed, trainer.method.confidence_threshold
+        samples = trainer.data.train
+        found = self._infer(samples, torch.arange(len(samples)), seed)
+        clean, perturbed = (torch.cat(views) for views in zip(*found, strict=True))
         self.stable_ = is_stable(clean, perturbed, threshold).numpy()
         said = clean.argmax(dim=1).numpy()
         self.transduction_ = self.classes_[np.where(codes < 0, said, codes)]
+
+    def _infer(
+        self, samples: Samples, indices: Tensor, seed: int | None
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Probabilities of clean samples and, with a seed, of a perturbed view; on the CPU."""
+        device = next(self._network.parameters()).device
+        for outputs in run_inference({"": self._network}, samples, indices, seed, device):
+            yield _probabilities(outputs.clean), _probabilities(outputs.perturbed)
 
     def _built_network(self) -> nn.Module:
         """As at the beginning of a training."""
@@ -282,3 +292,10 @@ def _made_exact(network: nn.Module, shape: tuple[int, ...]) -> nn.Module:
     which scikit-learn does not accept. Networks of vectors are small enough to avoid it.
     """
     return network.cpu().double() if len(shape) == 1 else network
+
+
+def _probabilities(outputs: Mapping[str, Prediction]) -> Tensor:
+    """(n, C) float64 on the CPU, of the one network there is; nothing if it saw nothing."""
+    if not outputs:
+        return torch.empty(0)
+    return outputs[""].class_logits.cpu().double().softmax(dim=1)

@@ -20,7 +20,7 @@ from dualstudent.training.forecast import (
     measure_step,
     run_alone,
 )
-from dualstudent.training.training import Training
+from dualstudent.training.trainer import Trainer
 
 _SMALLEST_BATCH = 4
 _LONG_ENOUGH = 0.5  # seconds; then a batch is large enough to conclude from
@@ -114,11 +114,11 @@ def measure_pace(recipe: Recipe) -> Pace:
         labeled = max(1, size * recipe.batch.labeled // recipe.batch.size)
         batch = BatchSettings(size=size, labeled=labeled)
         small = recipe.model_copy(update={"batch": batch, "device": run_alone(recipe.device)})
-        with closing(Training(small, _stand_in(recipe, batch))) as training:
-            seconds = measure_step(training, seconds=0.0)
+        with closing(Trainer(small, _stand_in(recipe, batch))) as trainer:
+            seconds = measure_step(trainer, seconds=0.0)
             if seconds > _LONG_ENOUGH or size == recipe.batch.size:
                 looks = 2 * size  # each image clean and perturbed
-                return Pace(seconds / size, measure_evaluation(training) / looks)
+                return Pace(seconds / size, measure_evaluation(trainer) / looks)
         size = min(2 * size, recipe.batch.size)
 
 

@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from dualstudent.atomic import check_free, create_file
 from dualstudent.data.samples import Samples
-from dualstudent.data.transforms.normalization import Normalization, factor_and_offset
 from dualstudent.errors import UserError
 from dualstudent.export.card import ModelCard, preprocessing_in_words
 from dualstudent.export.deployed import DeployedModel, drop_weight_norm, fold_state
@@ -20,10 +19,10 @@ from dualstudent.methods import Method
 from dualstudent.networks.network import NetworkSettings
 from dualstudent.recipes.reading import to_toml
 from dualstudent.recipes.schema import DeviceSettings, Recipe
-from dualstudent.training.evaluation import evaluation_mode
+from dualstudent.training.inference import run_inference
 from dualstudent.training.model import load_trained, read_model
 from dualstudent.training.run import Run, versions
-from dualstudent.training.training import Training
+from dualstudent.training.trainer import Trainer
 
 FORMATS: dict[str, FileFormat] = {
     "onnx": OnnxFile(),
@@ -70,16 +69,16 @@ def export_run(
         raise UserError(f"there is no format {to!r}; use one of {', '.join(FORMATS)}")
     file_format = FORMATS[to]
     file_format.check_available()
-    training = load_trained(run, device=DeviceSettings(accelerator="cpu"))
+    trainer = load_trained(run, device=DeviceSettings(accelerator="cpu"))
     _, notes = read_model(run)
-    student = _chosen(run, training.method, student or notes.exported)
+    student = _chosen(run, trainer.method, student or notes.exported)
     path = Path(path or run.folder / (student + file_format.suffix))
     check_free(path)  # before the work
-    network = training.method.evaluated[student]
-    model = DeployedModel(_card(run, training, student, notes.classes))
+    network = trainer.method.evaluated[student]
+    model = DeployedModel(_card(run, trainer, student, notes.classes))
     model.network.load_state_dict(fold_state(network))
-    seen = training.data.test if len(training.data.test) else training.data.train
-    images, expected = _answers(network, seen, training.recipe.normalization)
+    seen = trainer.data.test if len(trainer.data.test) else trainer.data.train
+    images, expected = _predict(network, seen)
     with create_file(path) as partial:
         file_format.write(model, partial)
         # A single image too: it is what most callers have.
@@ -100,11 +99,11 @@ def _chosen(run: Run, method: Method, name: str) -> str:
     return name
 
 
-def _card(run: Run, training: Training, student: str, classes: tuple[str, ...]) -> ModelCard:
-    recipe, result = training.recipe, run.read_result()
-    if len(training.data.train.shape) != 3:
+def _card(run: Run, trainer: Trainer, student: str, classes: tuple[str, ...]) -> ModelCard:
+    recipe, result = trainer.recipe, run.read_result()
+    if len(trainer.data.train.shape) != 3:
         raise UserError(f"{run.folder} learned from feature vectors; only images can be exported")
-    channels, _, image_size = training.data.train.shape
+    channels, _, image_size = trainer.data.train.shape
     error = result["networks"].get(student, {}).get("error")
     return ModelCard(
         classes=classes,
@@ -114,7 +113,7 @@ def _card(run: Run, training: Training, student: str, classes: tuple[str, ...]) 
         student=student,
         test_error=error if run.evaluated_part == "test" else None,
         validation_error=error if run.evaluated_part == "validation" else None,
-        network=drop_weight_norm(architecture_of(student, training.method, recipe)),
+        network=drop_weight_norm(architecture_of(student, trainer.method, recipe)),
         normalization=recipe.normalization,
         recipe=_without_places(run.read_recipe()),
         trained_with=result["versions"],
@@ -143,13 +142,10 @@ def _without_places(recipe: Recipe) -> str:
     return to_toml(recipe.model_copy(update={"data": recipe.data.model_copy(update=places)}))
 
 
-def _answers(
-    network: nn.Module, samples: Samples, normalization: Normalization
-) -> tuple[Tensor, Tensor]:
-    """Some images as bytes, and what the trained network says of them as it was evaluated."""
+def _predict(network: nn.Module, samples: Samples) -> tuple[Tensor, Tensor]:
+    """Some images as bytes, and the probabilities that the trained network gives them."""
     indices = torch.linspace(0, len(samples) - 1, min(_CHECKED, len(samples))).long()
-    (views,) = samples.views(indices, [None])
-    with evaluation_mode(network):
-        probabilities = network(views).class_logits.softmax(dim=1)
-    factor, offset = factor_and_offset(normalization, views.device)
-    return ((views + offset) / factor).round().to(torch.uint8).contiguous(), probabilities
+    (outputs,) = run_inference({"network": network}, samples, indices, None, "cpu")
+    pixels = samples.pictures(outputs.indices)
+    assert pixels is not None  # only images are exported
+    return pixels.contiguous(), outputs.clean["network"].class_logits.softmax(dim=1)

@@ -20,10 +20,10 @@ from dualstudent.labeling.order import CONSIDERED, labeling_order
 from dualstudent.labeling.yardstick import Yardstick
 from dualstudent.parallel import Progress
 from dualstudent.signals import Interrupted, StopRequest
-from dualstudent.training.inference import answers
+from dualstudent.training.inference import predict
 from dualstudent.training.model import load_trained
 from dualstudent.training.run import Run
-from dualstudent.training.training import Training
+from dualstudent.training.trainer import Trainer
 
 COLUMNS = (
     *("rank", "path", "label", "predicted", "trust"),
@@ -113,18 +113,18 @@ def write_labels(
     if not 0 < precision <= 1:
         raise UserError(f"precision = {precision}: use a share above 0, at most 1")
     with create_text_file(Path(output)) as file, StopRequest() as stop:
-        training, names = _open(run)
-        yardstick = Yardstick.measured(training, precision)
-        found = _asked(training, yardstick, progress, stop)
-        order = rank_for_labeling(training, found.indices, found.doubt)
+        trainer, names = _open(run)
+        yardstick = Yardstick.measured(trainer, precision)
+        found = _asked(trainer, yardstick, progress, stop)
+        order = rank_for_labeling(trainer, found.indices, found.doubt)
         _obey(stop, len(order))
         sheet = csv.writer(file)
         sheet.writerow(COLUMNS)
-        sheet.writerows(_rows(found, order, names, training))
+        sheet.writerows(_rows(found, order, names, trainer))
         sheet.writerows(
             ["", image.path, image.label, "", "", "", "", "", image.part] for image in names.known
         )
-    asked = len(training.data.unlabeled)
+    asked = len(trainer.data.unlabeled)
     return LabelSheet(
         len(order),
         int(found.trusted.sum()),
@@ -136,31 +136,31 @@ def write_labels(
     )
 
 
-def _open(run: Run) -> tuple[Training, ImageNames]:
+def _open(run: Run) -> tuple[Trainer, ImageNames]:
     settings = run.read_recipe().data
     if settings.path is None and settings.source is None:
         raise UserError(
             f"{run.folder}: was trained on data handed over from Python, whose samples have no "
             "names to list; train with --data, or by a recipe with a data.source"
         )
-    training = load_trained(run)
-    if training.data.everything_labeled:
+    trainer = load_trained(run)
+    if trainer.data.everything_labeled:
         raise UserError(f"{run.folder}: every image has a label; there is nothing left to label")
-    source = training.data.source
+    source = trainer.data.source
     if isinstance(source, LabeledImages):
-        return training, own_names(source.images)
-    return training, published_names(settings, training.data)
+        return trainer, own_names(source.images)
+    return trainer, published_names(settings, trainer.data)
 
 
 def _asked(
-    training: Training, yardstick: Yardstick, progress: Progress | None, stop: StopRequest
+    trainer: Trainer, yardstick: Yardstick, progress: Progress | None, stop: StopRequest
 ) -> Opinions:
     """What the networks say of all unlabeled images; of the probabilities only trust is kept."""
-    data, seed, device = training.data, training.recipe.seed, training.fabric.device
+    data, seed, device = trainer.data, trainer.recipe.seed, trainer.fabric.device
     pieces, done = [], 0
     if progress is not None:
         progress.on_start(0, len(data.unlabeled))
-    for said in answers(training.method, data.train, data.unlabeled, seed, device):
+    for said in predict(trainer.method, data.train, data.unlabeled, seed, device):
         probability, predicted = said.probabilities.max(dim=1)
         flags = (said.stable_for_all, said.agree, yardstick.trusted(said))
         pieces.append((said.indices, predicted, 1 - probability, yardstick.trust(said), *flags))
@@ -171,11 +171,11 @@ def _asked(
     return Opinions(*(torch.cat(column) for column in zip(*pieces, strict=True)))
 
 
-def rank_for_labeling(training: Training, indices: Tensor, doubt: Tensor) -> Tensor:
+def rank_for_labeling(trainer: Trainer, indices: Tensor, doubt: Tensor) -> Tensor:
     """All of some unlabeled samples, those most worth a label first.
 
     Args:
-        training: of the run.
+        trainer: of the run.
         indices: (n,) int64, where the samples are.
         doubt: (n,) in [0, 1], how probable it is that what the run says of them is wrong.
 
@@ -183,13 +183,13 @@ def rank_for_labeling(training: Training, indices: Tensor, doubt: Tensor) -> Ten
         (n,) int64, places in ``indices``.
     """
     by_doubt = doubt.argsort(descending=True, stable=True)
-    considered, labeled = by_doubt[:CONSIDERED], training.data.labeled
+    considered, labeled = by_doubt[:CONSIDERED], trainer.data.labeled
     every = math.ceil(len(labeled) / CONSIDERED)
     first = considered[
         labeling_order(
             doubt[considered],
-            extract_features(training, indices[considered]),
-            extract_features(training, labeled[::every]),
+            extract_features(trainer, indices[considered]),
+            extract_features(trainer, labeled[::every]),
         )
     ]
     return torch.cat([first, by_doubt[~torch.isin(by_doubt, first)]])
@@ -201,9 +201,9 @@ def _obey(stop: StopRequest, done: int) -> None:
 
 
 def _rows(
-    found: Opinions, order: Tensor, names: ImageNames, training: Training
+    found: Opinions, order: Tensor, names: ImageNames, trainer: Trainer
 ) -> Iterator[list[str]]:
-    classes, alone = training.data.classes, len(training.method.headline) == 1
+    classes, alone = trainer.data.classes, len(trainer.method.headline) == 1
     columns = (found.indices, found.predicted, found.trust)
     flags = (found.stable, found.agree, found.trusted)
     values = zip(*(column[order].tolist() for column in (*columns, *flags)), strict=True)

@@ -13,8 +13,8 @@ from dualstudent.calibration import (
     fit_temperature,
     recalibrate,
 )
-from dualstudent.training.inference import Answers, answers
-from dualstudent.training.training import Training
+from dualstudent.training.inference import Predictions, predict
+from dualstudent.training.trainer import Trainer
 
 FEWEST = 20  # images that must be believed before their precision is: 20 of 20 prove 86 %
 
@@ -41,33 +41,33 @@ class Yardstick:
     threshold: Threshold | None = None
 
     @classmethod
-    def measured(cls, training: Training, precision: float) -> "Yardstick":
+    def measured(cls, trainer: Trainer, precision: float) -> "Yardstick":
         """On the validation part of a trained run, or on its test.
 
         Args:
-            training: with its networks as they were at the end.
+            trainer: with its networks as they were at the end.
             precision: of the predictions to trust.
         """
-        data = training.data
+        data = trainer.data
         everything = torch.arange(len(data.test_labels))
         if len(everything) == 0:
             return cls("nothing", 0, precision)
-        seed, device = training.recipe.seed, training.fabric.device
-        said = Answers.joined(answers(training.method, data.test, everything, seed, device))
-        found = replace(said.beside(data.test_labels), stable=said.stable_for_all)
+        seed, device = trainer.recipe.seed, trainer.fabric.device
+        said = Predictions.join(predict(trainer.method, data.test, everything, seed, device))
+        found = replace(said.add_truth(data.test_labels), stable=said.stable_for_all)
         # If all is right, every temperature is too high, and tells nothing.
         temperature = None if found.correct.all() else fit_temperature(found)
-        part, threshold = training.recipe.data.evaluated_part, None
+        part, threshold = trainer.recipe.data.evaluated_part, None
         if part != "source validation":
             calibrated = recalibrate(found, temperature or 1.0)
             threshold = find_threshold(calibrated, precision, FEWEST)
         return cls(part, len(found.labels), precision, temperature, threshold)
 
-    def trust(self, said: Answers) -> Tensor:
+    def trust(self, said: Predictions) -> Tensor:
         """(n,) float64 in [0, 1]: how probable the predicted classes are."""
         return apply_temperature(said.probabilities, self.temperature or 1.0).double().amax(dim=1)
 
-    def trusted(self, said: Answers) -> Tensor:
+    def trusted(self, said: Predictions) -> Tensor:
         """(n,) bool: which predictions are as good as labels."""
         if self.threshold is None:
             return torch.zeros_like(said.agree)

@@ -74,7 +74,10 @@ def consistency_terms(
     class_logits, consistency_logits, _ = prediction
     return {
         "classification": losses.classification(
-            class_logits, labels, settings.classification_average == "batch"
+            class_logits,
+            labels,
+            settings.classification_average == "batch",
+            settings.label_smoothing,
         ),
         "logit_distance": settings.logit_distance_weight
         * losses.logit_distance(class_logits, consistency_logits),

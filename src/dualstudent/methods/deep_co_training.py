@@ -121,7 +121,10 @@ class DeepCoTraining(Method):
         return StudentLoss(
             {
                 "classification": losses.classification(
-                    own.class_logits, batch.labels, settings.classification_average == "batch"
+                    own.class_logits,
+                    batch.labels,
+                    settings.classification_average == "batch",
+                    settings.label_smoothing,
                 ),
                 "cotraining": settings.cotraining_weight
                 * ramp

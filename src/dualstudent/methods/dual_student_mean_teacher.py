@@ -78,10 +78,10 @@ class DualStudentMeanTeacher(DualStudent):
             update_ema(teacher, student, decay)
 
     @property
-    def evaluated(self) -> dict[str, nn.Module]:
+    def networks(self) -> dict[str, nn.Module]:
         teachers = {f"teacher{i}": teacher for i, teacher in enumerate(self.teachers, start=1)}
-        return super().evaluated | teachers
+        return super().networks | teachers
 
     @property
     def headline(self) -> list[str]:
-        return list(super().evaluated)
+        return list(super().networks)

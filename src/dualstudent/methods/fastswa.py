@@ -66,8 +66,8 @@ class FastSWA(Method):
             update_bn((batch.views[0] for batch in batches), self.average)
 
     @property
-    def evaluated(self) -> dict[str, nn.Module]:
-        return super().evaluated | {"average": self.average.module}
+    def networks(self) -> dict[str, nn.Module]:
+        return super().networks | {"average": self.average.module}
 
     @property
     def headline(self) -> list[str]:

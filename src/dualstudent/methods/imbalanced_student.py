@@ -46,7 +46,7 @@ class ImbalancedStudent(DualStudent):
     settings: ImbalancedStudentSettings
 
     @property
-    def evaluated(self) -> dict[str, nn.Module]:
+    def networks(self) -> dict[str, nn.Module]:
         return dict(zip(("weak", "strong"), self.students, strict=True))
 
     @property

@@ -69,8 +69,8 @@ class MeanTeacher(ConsistencyMethod):
         update_ema(self.teacher, self.students[0], start_up_decay(step, self.settings.decay))
 
     @property
-    def evaluated(self) -> dict[str, nn.Module]:
-        return super().evaluated | {"teacher": self.teacher}
+    def networks(self) -> dict[str, nn.Module]:
+        return super().networks | {"teacher": self.teacher}
 
     @property
     def headline(self) -> list[str]:

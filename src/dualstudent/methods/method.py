@@ -7,9 +7,11 @@ from itertools import combinations
 from typing import ClassVar
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from dualstudent.batch import TWO_VIEWS, Batch, Views
+from dualstudent.methods.ema import copy_without_gradient, start_up_decay, update_ema
 from dualstudent.networks.network import NetworkSettings
 from dualstudent.settings import Settings
 
@@ -54,6 +56,9 @@ class MethodSettings(Settings):
     """What can be set of a method; each method adds its own."""
 
     name: str
+    label_smoothing: float = Field(
+        0.0, ge=0, lt=1, description="share of each label that is spread over all classes"
+    )
 
     @property
     def student_count(self) -> int:
@@ -96,6 +101,7 @@ class Method(nn.Module, ABC):
             )
         _check_different_states(students)
         self.students = nn.ModuleList(students)
+        self.averages = nn.ModuleDict()
 
     @abstractmethod
     def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:
@@ -132,11 +138,34 @@ class Method(nn.Module, ABC):
         """
 
     @property
-    def evaluated(self) -> dict[str, nn.Module]:
-        """Name → network, for all that are evaluated."""
+    def networks(self) -> dict[str, nn.Module]:
+        """Name → network: the students, and whatever else the method makes of them."""
         if len(self.students) == 1:
             return {"student": self.students[0]}
         return {f"student{i}": student for i, student in enumerate(self.students, start=1)}
+
+    @property
+    def evaluated(self) -> dict[str, nn.Module]:
+        """Name → network, for all that are evaluated: of students, the averages if there are any.
+
+        See :meth:`keep_averages`.
+        """
+        averages = dict(self.averages.items())
+        return {name: averages.get(name, network) for name, network in self.networks.items()}
+
+    def keep_averages(self) -> None:
+        """From now on, evaluate an exponential moving average of each student's weights."""
+        for name, network in self.networks.items():
+            if any(network is student for student in self.students):
+                self.averages[name] = copy_without_gradient(network)
+
+    def update_averages(self, step: int, decay: float) -> None:
+        """Move the averages after step ``step``, counted from 0; buffers are those of now."""
+        for name, average in self.averages.items():
+            network = self.networks[name]
+            update_ema(average, network, start_up_decay(step, decay))
+            for mean, now in zip(average.buffers(), network.buffers(), strict=True):
+                mean.copy_(now)
 
     @property
     def headline(self) -> list[str]:

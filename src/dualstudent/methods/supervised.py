@@ -28,9 +28,10 @@ class Supervised(Method):
 
     def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:
         prediction = self.students[0](batch.views[0])
-        return [
-            StudentLoss({"classification": classification(prediction.class_logits, batch.labels)})
-        ]
+        loss = classification(
+            prediction.class_logits, batch.labels, label_smoothing=self.settings.label_smoothing
+        )
+        return [StudentLoss({"classification": loss})]
 
     @property
     def confidence_threshold(self) -> float:

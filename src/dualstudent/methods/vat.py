@@ -88,7 +88,10 @@ class VAT(Method):
             changed: Prediction = student(batch.views[0] + change)
         terms = {
             "classification": losses.classification(
-                logits, batch.labels, settings.classification_average == "batch"
+                logits,
+                batch.labels,
+                settings.classification_average == "batch",
+                settings.label_smoothing,
             ),
             "adversarial": settings.adversarial_weight
             * ramp

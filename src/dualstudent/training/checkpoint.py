@@ -4,7 +4,7 @@ Nothing is pickled, so opening a stranger's file runs no code.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,15 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim import Optimizer
 
 from dualstudent.atomic import atomic_write
 from dualstudent.errors import UserError
+from dualstudent.training.state import TrainState
 
 _NOTES = "dualstudent"
-_POSITION = {"step", "seconds", "metrics_size", "names"}
+_NOTED = {"step", "seconds", "metrics_size", "names"}
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], notes: dict[str, Any]) -> None:
@@ -36,56 +37,87 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         return tensors, _notes(file)
 
 
-def save_checkpoint(
-    path: Path,
-    method: nn.Module,
-    optimizers: Sequence[Optimizer],
-    sums: Tensor,
-    index: dict[str, Any],
-) -> None:
-    """Write down where a run stands.
+def save_checkpoint(path: Path, state: TrainState, sums: Tensor, metrics_size: int) -> None:
+    """Write down where a training stands.
 
     Args:
         path: of the checkpoint.
-        method: students and whatever else it remembers.
-        optimizers: one per student.
-        sums: of the loss terms since the epoch began.
-        index: what else is needed to continue, as JSON.
+        state: of this process.
+        sums: (ranks, terms), of the loss terms since the epoch began, of every process.
+        metrics_size: bytes of the metrics that belong to it.
     """
-    tensors = {f"method/{name}": tensor for name, tensor in method.state_dict().items()}
-    for number, optimizer in enumerate(optimizers):
-        for place, state in optimizer.state_dict()["state"].items():
-            for key, value in state.items():
-                if value is not None:
-                    tensors[f"optimizer/{number}/{place}/{key}"] = value
-    write_tensors(path, tensors | {"sums": sums}, index)
+    tensors = {f"method/{name}": tensor for name, tensor in state.method.state_dict().items()}
+    numbers: dict[str, float] = {}
+    for number, optimizer in enumerate(state.optimizers):
+        for place, values in optimizer.state_dict()["state"].items():
+            for key, value in values.items():
+                name = f"optimizer/{number}/{place}/{key}"
+                if isinstance(value, Tensor):
+                    tensors[name] = value
+                elif value is not None:
+                    numbers[name] = value
+    notes = {
+        "step": state.step,
+        "stage": state.stage,
+        "seconds": state.seconds,
+        "metrics_size": metrics_size,
+        "names": state.terms,
+        "optimizers": numbers,
+    }
+    write_tensors(path, tensors | {"sums": sums}, notes)
 
 
-def restore_checkpoint(
-    path: Path, method: nn.Module, optimizers: Sequence[Optimizer]
-) -> tuple[Tensor, dict[str, Any]]:
-    """Bring students and optimizers to where a checkpoint left them; returns sums and index."""
-    tensors, index = read_tensors(path)
-    prefix = "method/"
-    states = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+def read_stage(path: Path) -> int:
+    """The stage in which a checkpoint was taken; its method must be built to restore it."""
+    with _opened(path) as file:
+        return int(_notes(file).get("stage", 0))
+
+
+def restore_checkpoint(path: Path, state: TrainState, rank: int, ranks: int) -> int:
+    """Bring a state to where a checkpoint left it; returns how long the metrics were.
+
+    Args:
+        path: of the checkpoint.
+        state: of the same stage of the same recipe.
+        rank: of this process.
+        ranks: how many processes there are.
+    """
+    tensors, notes = read_tensors(path)
+    if "sums" not in tensors or not notes.keys() >= _NOTED:
+        raise UserError(f"{path}: is not a checkpoint")
     try:
-        method.load_state_dict(states)
+        state.method.load_state_dict(_below("method/", tensors))
     except RuntimeError as error:
         raise UserError(f"{path}: belongs to another recipe or version") from error
-    for number, optimizer in enumerate(optimizers):
-        parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        restored: dict[int, dict[str, Tensor]] = {}
-        for name, value in tensors.items():
-            if name.startswith(f"optimizer/{number}/"):
-                place, key = name.split("/")[2:]
-                # Laid out in memory like its parameter, so that arithmetic runs the same way.
-                state = torch.empty_like(parameters[int(place)]).copy_(value)
-                restored.setdefault(int(place), {})[key] = state
-        groups = optimizer.state_dict()["param_groups"]
-        optimizer.load_state_dict({"state": restored, "param_groups": groups})
-    if "sums" not in tensors or not index.keys() >= _POSITION:
-        raise UserError(f"{path}: is not a checkpoint")
-    return tensors["sums"], index
+    for number, optimizer in enumerate(state.optimizers):
+        values = _below(f"optimizer/{number}/", tensors | notes.get("optimizers", {}))
+        _restore_optimizer(optimizer, values)
+    device = next(state.method.parameters()).device
+    state.sums = tensors["sums"].reshape(ranks, -1)[rank].to(device)
+    state.terms = [(student, term) for student, term in notes["names"]]
+    state.step, state.seconds = notes["step"], notes["seconds"]
+    metrics_size: int = notes["metrics_size"]
+    return metrics_size
+
+
+def _restore_optimizer(optimizer: Optimizer, values: Mapping[str, Any]) -> None:
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    restored: dict[int, dict[str, Any]] = {}
+    for name, value in values.items():
+        place, key = name.split("/")
+        parameter = parameters[int(place)]
+        if isinstance(value, Tensor) and value.shape == parameter.shape:
+            # Laid out in memory like its parameter, so that arithmetic runs the same way.
+            laid_out = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
+            restored.setdefault(int(place), {})[key] = laid_out
+        else:
+            restored.setdefault(int(place), {})[key] = value
+    groups = optimizer.state_dict()["param_groups"]
+    optimizer.load_state_dict({"state": restored, "param_groups": groups})
+
+
+def _below(prefix: str, named: Mapping[str, Any]) -> dict[str, Any]:
+    return {name.removeprefix(prefix): v for name, v in named.items() if name.startswith(prefix)}
 
 
 @contextmanager

@@ -110,7 +110,7 @@ def followers(recipe: Recipe, folder: Path) -> Iterator[None]:
 
 def _start_follower(recipe: Recipe, folder: Path, rank: int) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
-        [sys.executable, "-m", "dualstudent.training.follower", str(folder)],
+        [sys.executable, "-m", "dualstudent.follower", str(folder)],
         stdin=subprocess.PIPE,
         env=os.environ | {_RANK: str(rank)},
     )

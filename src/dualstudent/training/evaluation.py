@@ -1,20 +1,15 @@
 """How good networks are, how far their stable predictions can be trusted, how far they differ."""
 
-import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
 import torch
 from torch import Tensor, nn
 
-from dualstudent.data.batching.prefetch import Prefetch
-from dualstudent.data.batching.readers import ChunkReader
 from dualstudent.data.samples import Samples
 from dualstudent.stability import is_stable
-
-CHUNK = 250  # bounds memory: CNN13 makes half a megabyte an image and layer
+from dualstudent.training.inference import run_inference
 
 
 @dataclass(frozen=True)
@@ -66,20 +61,6 @@ class Evaluations:
     tracked: dict[str, list[float]]
 
 
-@contextmanager
-def evaluation_mode(*networks: nn.Module) -> Iterator[None]:
-    """Without gradient, dropout and batch statistics; the networks' modes are restored after."""
-    modes = [network.training for network in networks]
-    for network in networks:
-        network.eval()
-    try:
-        with torch.inference_mode():
-            yield
-    finally:
-        for network, was_training in zip(networks, modes, strict=True):
-            network.train(was_training)
-
-
 class Evaluator:
     """Evaluates networks on the same test samples and the same perturbations every time.
 
@@ -105,9 +86,8 @@ class Evaluator:
         device: torch.device | str = "cpu",
     ) -> None:
         self._samples, self._labels = samples, labels.to(device)
-        self._threshold, self._track, self._device = threshold, track, device
-        self._chunks = math.ceil(len(labels) / CHUNK)
-        self._look = ChunkReader(samples, torch.arange(len(labels)), CHUNK, seed, device)
+        self._threshold, self._seed, self._track = threshold, seed, track
+        self._device = device
 
     def evaluate(self, networks: Mapping[str, nn.Module]) -> Evaluations:
         """Look at every test sample once, with all ``networks``; no samples, no figures."""
@@ -118,21 +98,21 @@ class Evaluator:
             for one, other in combinations(networks, 2)
             if _shapes(networks[one]) == _shapes(networks[other])
         ]
-        chunks: dict[str, list[_Verdict]] = {name: [] for name in networks}
+        pieces: dict[str, list[_Verdict]] = {name: [] for name in networks}
         apart = torch.zeros(len(alike), device=self._device)
-        with (
-            evaluation_mode(*networks.values()),
-            Prefetch(self._look, self._samples, self._device, end=self._chunks) as looks,
-        ):
-            for look in map(looks.get, range(self._chunks)):
-                probabilities, labels = {}, self._labels[look.indices]
-                for name, network in networks.items():
-                    p, p_perturbed = (network(v).class_logits.softmax(dim=1) for v in look.views)
-                    chunks[name].append(_judged(p, p_perturbed, labels, self._threshold))
-                    probabilities[name] = p
-                for number, (one, other) in enumerate(alike):
-                    apart[number] += (probabilities[one] - probabilities[other]).norm(dim=1).sum()
-        verdicts = {name: _Verdict.joined(pieces) for name, pieces in chunks.items()}
+        everything = torch.arange(len(self._labels))
+        for outputs in run_inference(networks, self._samples, everything, self._seed, self._device):
+            labels, probabilities = self._labels[outputs.indices], {}
+            for name in networks:
+                p, p_perturbed = (
+                    view[name].class_logits.softmax(dim=1)
+                    for view in (outputs.clean, outputs.perturbed)
+                )
+                pieces[name].append(_judge(p, p_perturbed, labels, self._threshold))
+                probabilities[name] = p
+            for number, (one, other) in enumerate(alike):
+                apart[number] += (probabilities[one] - probabilities[other]).norm(dim=1).sum()
+        verdicts = {name: _Verdict.join(of_network) for name, of_network in pieces.items()}
         return Evaluations(
             {name: verdict.figures() for name, verdict in verdicts.items()},
             {
@@ -159,7 +139,7 @@ class _Verdict:
     classes: int
 
     @staticmethod
-    def joined(pieces: "list[_Verdict]") -> "_Verdict":
+    def join(pieces: "list[_Verdict]") -> "_Verdict":
         return _Verdict(
             torch.cat([piece.rank for piece in pieces]),
             torch.cat([piece.stable for piece in pieces]),
@@ -186,7 +166,7 @@ class _Verdict:
         return [100 * r / t if t else None for r, t in zip(right, total, strict=True)]
 
 
-def _judged(p: Tensor, p_perturbed: Tensor, labels: Tensor, threshold: float) -> _Verdict:
+def _judge(p: Tensor, p_perturbed: Tensor, labels: Tensor, threshold: float) -> _Verdict:
     classes = p.shape[1]
     # The place of the truth in the order of the answers; equals are ordered like argmax does.
     order = p.argsort(dim=1, descending=True, stable=True)

@@ -10,8 +10,9 @@ import torch
 
 from dualstudent.data.prepared import PreparedData
 from dualstudent.recipes.schema import DeviceSettings, Recipe
-from dualstudent.training.evaluation import CHUNK, Evaluator
-from dualstudent.training.training import Training
+from dualstudent.training.evaluation import Evaluator
+from dualstudent.training.inference import CHUNK
+from dualstudent.training.trainer import Trainer
 
 _SECONDS = 2.0  # of measuring: the mean over many steps, where steps are short
 _LONG = 4.0  # seconds of a first step that is not much slower than the others
@@ -27,34 +28,34 @@ def estimate_seconds(recipe: Recipe, data: PreparedData) -> float:
         data: what it learns from.
     """
     here = recipe.model_copy(update={"device": run_alone(recipe.device)})
-    with torch.random.fork_rng(devices=[]), closing(Training(here, data)) as training:
-        steps = training.schedule.total_steps * measure_step(training, _SECONDS)
-        evaluations = math.ceil(recipe.schedule.epochs / recipe.evaluation.every)
+    with torch.random.fork_rng(devices=[]), closing(Trainer(here, data)) as trainer:
+        steps = trainer.total_steps * measure_step(trainer, _SECONDS)
+        evaluations = math.ceil(recipe.epochs / recipe.evaluation.every)
         # All devices share the steps; one of them evaluates.
-        return steps / count_gpus(recipe) + evaluations * measure_evaluation(training)
+        return steps / count_gpus(recipe) + evaluations * measure_evaluation(trainer)
 
 
-def measure_step(training: Training, seconds: float) -> float:
+def measure_step(trainer: Trainer, seconds: float) -> float:
     """The time of a step, in seconds: the mean over some, after a first one, which is slower.
 
     Args:
-        training: takes the steps.
+        trainer: takes the steps.
         seconds: how long to measure; but one step at least, and no more than the training has.
     """
-    training.method.train()
-    first = _measure(partial(training.take_step, 0))
+    trainer.method.train()
+    first = _measure(partial(trainer.take_step, 0))
     if first > _LONG:
         return first
-    total, spent, done = training.schedule.total_steps, 0.0, 0
+    total, spent, done = trainer.total_steps, 0.0, 0
     while done == 0 or (done < total and spent < seconds):
         done += 1
-        spent += _measure(partial(training.take_step, done % total))
+        spent += _measure(partial(trainer.take_step, done % total))
     return spent / done
 
 
-def measure_evaluation(training: Training) -> float:
+def measure_evaluation(trainer: Trainer) -> float:
     """The time of an evaluation, in seconds, from one of the first test samples."""
-    data, method = training.data, training.method
+    data, method = trainer.data, trainer.method
     some = data.test_labels[:CHUNK]
     if len(some) == 0:
         return 0.0
@@ -62,8 +63,8 @@ def measure_evaluation(training: Training) -> float:
         data.test,
         some,
         method.confidence_threshold,
-        training.recipe.seed,
-        device=training.fabric.device,
+        trainer.recipe.seed,
+        device=trainer.fabric.device,
     )
     seconds = _measure(partial(evaluator.evaluate, method.evaluated))
     return seconds * len(data.test_labels) / len(some)

@@ -15,7 +15,7 @@ from dualstudent.recipes.schema import DeviceSettings
 from dualstudent.settings import Settings
 from dualstudent.training.checkpoint import read_tensors
 from dualstudent.training.run import Run
-from dualstudent.training.training import Training
+from dualstudent.training.trainer import Trainer
 
 
 class ModelNotes(Settings):
@@ -55,7 +55,7 @@ def read_model(run: Run) -> tuple[dict[str, Tensor], ModelNotes]:
 
 def load_trained(
     run: Run, data: PreparedData | None = None, device: DeviceSettings | None = None
-) -> Training:
+) -> Trainer:
     """The training of a finished run, its networks as they were at the end.
 
     Args:
@@ -71,12 +71,12 @@ def load_trained(
     device = device or recipe.device.model_copy(update={"processes": 1})
     here = recipe.model_copy(update={"device": device})
     if data is not None or recipe.data.path is not None:  # these are changed at will
-        training = Training(here, data, run.check_same_data)
+        trainer = Trainer(here, data, run.check_same_data)
     else:
-        training = Training(here)
+        trainer = Trainer(here)
     tensors, _ = read_model(run)
-    load_weights(run, training.method, tensors)
-    return training
+    load_weights(run, trainer.method, tensors)
+    return trainer
 
 
 def load_weights(run: Run, method: Method, tensors: Mapping[str, Tensor]) -> None:
@@ -92,10 +92,10 @@ def load_weights(run: Run, method: Method, tensors: Mapping[str, Tensor]) -> Non
 
 def evaluate_run(run: Run, data: PreparedData | None = None) -> dict[str, dict[str, Any]]:
     """Name → figures on the test or validation part, for every network of a finished run."""
-    training = load_trained(run, data)
-    if len(training.data.test_labels) == 0:
+    trainer = load_trained(run, data)
+    if len(trainer.data.test_labels) == 0:
         raise UserError(
             f"{run.folder}: has neither a test part nor a validation part to be evaluated on"
         )
-    figures = training.evaluator.evaluate(training.method.evaluated).networks
+    figures = trainer.evaluator.evaluate(trainer.method.evaluated).networks
     return {name: dataclasses.asdict(each) for name, each in figures.items()}

@@ -4,7 +4,7 @@ import csv
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast, get_args
+from typing import Self, cast, get_args
 
 import numpy as np
 import torch
@@ -12,28 +12,26 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dualstudent.atomic import check_free, create_text_file
+from dualstudent.data.batching.broken import BrokenSamples
 from dualstudent.data.images.decoding import Channels, UnreadableImage, decode, resize
 from dualstudent.data.images.folders import images_below
 from dualstudent.data.prepared import PreparedData
-from dualstudent.data.samples import ImageSamples
+from dualstudent.data.samples import Digest, ImageSamples, Samples
 from dualstudent.data.sources.catalog import StreamedName
 from dualstudent.data.sources.files import RIGHTS_TO_IMAGES, path_exists
-from dualstudent.data.transforms.policy import Draw
+from dualstudent.data.transforms.normalization import Normalization
+from dualstudent.data.transforms.policy import Draw, Transforms
 from dualstudent.errors import UserError
-from dualstudent.generators import make_generator
 from dualstudent.parallel import Progress, count_cores, map_threads
 from dualstudent.signals import Interrupted, StopRequest
-from dualstudent.training.evaluation import CHUNK
-from dualstudent.training.inference import answer
+from dualstudent.training.inference import predict
 from dualstudent.training.model import load_weights, read_model
 from dualstudent.training.run import Run
-from dualstudent.training.training import build_method
-
-_READERS = 4  # threads; each holds two chunks at most
+from dualstudent.training.trainer import build_method
 
 
 @dataclass(frozen=True)
-class Predictions:
+class FilePredictions:
     """Of some image files, in their order.
 
     Attributes:
@@ -79,52 +77,85 @@ class Predictor:
                 f"{run.folder}: was trained on data handed over from Python, whose views no recipe "
                 "describes; train with --data to predict from files"
             )
-        nothing, none = self._samples([]), torch.empty(0, dtype=torch.int64)
+        nothing, none = self._files([]), torch.empty(0, dtype=torch.int64)
         data = PreparedData(self.classes, nothing, none, none, none, nothing, none)
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self._method = build_method(recipe, data).to(self._device)
         load_weights(run, self._method, tensors)
         self.network = self._method.exported
 
-    def predict(self, paths: Iterable[Path | str] | Path) -> Iterator[Predictions]:
+    def predict(self, paths: Iterable[Path | str] | Path) -> Iterator[FilePredictions]:
         """Read and classify files, or a single one, chunk by chunk, in bounded memory."""
-        files = _as_paths(paths)
-        chunks = (files[start : start + CHUNK] for start in range(0, len(files), CHUNK))
-        with map_threads(self._read, chunks, min(_READERS, count_cores())) as results:
-            for number, (readable, pixels, unreadable) in enumerate(results):
-                said = self._answers(pixels, number * CHUNK)
-                yield Predictions(tuple(readable), *said, tuple(unreadable))
+        files = self._files(_as_paths(paths))
+        everything, alone = torch.arange(len(files)), len(self._method.headline) == 1
+        for said in predict(self._method, files, everything, self._recipe.seed, self._device):
+            yield FilePredictions(
+                tuple(files.paths[index] for index in said.indices.tolist()),
+                said.probabilities,
+                said.stable,
+                None if alone else said.agree,
+                files.take_unreadable(),
+            )
 
-    def _read(
-        self, paths: Sequence[Path]
-    ) -> tuple[list[Path], list[NDArray[np.uint8]], list[UnreadableImage]]:
+    def _files(self, paths: Sequence[Path]) -> "_OwnFiles":
+        return _OwnFiles(paths, self._shape, self._recipe.transforms, self._recipe.normalization)
+
+
+class _OwnFiles(Samples):
+    """Image files that are decoded when they are asked for, as training images were."""
+
+    streamed = True
+
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        shape: tuple[int, int, int],
+        transforms: Transforms,
+        normalization: Normalization,
+    ) -> None:
+        self.paths, self._shape = paths, shape
+        self._transforms, self._normalization = transforms, normalization
+        self._unreadable: dict[int, UnreadableImage] = {}
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._shape
+
+    @property
+    def value_range(self) -> float:
+        return 1 / min(self._normalization.std)
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def views(self, indices: Tensor, draws: Sequence[Draw | None]) -> list[Tensor]:
+        with map_threads(self._read, indices.tolist(), count_cores()) as results:
+            read = list(results)
+        if broken := {row: str(e) for row, e in enumerate(read) if isinstance(e, UserError)}:
+            raise BrokenSamples(broken)
+        rows = [each for each in read if isinstance(each, np.ndarray)]
+        pixels = np.stack(rows) if rows else np.empty((0, *self._shape), np.uint8)
+        images = ImageSamples(torch.from_numpy(pixels), self._transforms, self._normalization)
+        return images.views(torch.arange(len(pixels)), draws)
+
+    def identify(self, digest: Digest) -> None:
+        raise TypeError("files to predict have no fingerprint")
+
+    def to(self, device: torch.device | str) -> Self:
+        return self
+
+    def take_unreadable(self) -> tuple[UnreadableImage, ...]:
+        """The files that could not be read since the last time."""
+        found, self._unreadable = self._unreadable, {}
+        return tuple(found.values())
+
+    def _read(self, index: int) -> NDArray[np.uint8] | UnreadableImage:
         channels, size = cast(Channels, self._shape[0]), self._shape[-1]
-        readable, pixels, unreadable = [], [], []
-        for path in paths:
-            try:
-                pixels.append(resize(decode(path, channels), size))
-                readable.append(path)
-            except UnreadableImage as reason:
-                unreadable.append(reason)
-        return readable, pixels, unreadable
-
-    def _samples(self, pixels: Sequence[NDArray[np.uint8]]) -> ImageSamples:
-        stacked = np.stack(pixels) if pixels else np.empty((0, *self._shape), np.uint8)
-        return ImageSamples(
-            torch.from_numpy(stacked), self._recipe.transforms, self._recipe.normalization
-        )
-
-    def _answers(
-        self, pixels: Sequence[NDArray[np.uint8]], start: int
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        method, device = self._method, self._device
-        generator = make_generator(self._recipe.seed, "test view", start, device=device)
-        indices = torch.arange(len(pixels))
-        draws = [None, Draw("weak", generator)]
-        clean, perturbed = self._samples(pixels).to(device).views(indices, draws)
-        said = answer(method, indices, clean, perturbed)
-        agree = said.agree if len(method.headline) > 1 else None
-        return said.probabilities, said.stable, agree
+        try:
+            return resize(decode(self.paths[index], channels), size)
+        except UnreadableImage as error:
+            self._unreadable[index] = error
+            return error
 
 
 @dataclass
@@ -189,7 +220,7 @@ def write_predictions(
     return written
 
 
-def _rows(found: Predictions, classes: Sequence[str], each_class: bool) -> Iterator[list[str]]:
+def _rows(found: FilePredictions, classes: Sequence[str], each_class: bool) -> Iterator[list[str]]:
     highest, labels = found.probabilities.max(dim=1)
     agree = [""] * len(labels) if found.agree is None else _truths(found.agree)
     values = (highest.tolist(), labels.tolist(), found.probabilities.tolist())

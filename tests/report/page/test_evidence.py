@@ -8,7 +8,7 @@ import pytest
 
 from dualstudent import Run, UserError
 from dualstudent.report.page.evidence import gather
-from dualstudent.training.loop import train
+from dualstudent.runs import train
 from tests.support.recipes import small_recipe
 from tests.test_runs import MLP, vectors
 

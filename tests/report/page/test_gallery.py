@@ -60,7 +60,7 @@ def made() -> tuple[list[Gallery], list[dict[str, Any]], torch.Tensor]:
             strict=True,
         )
     ]
-    found = galleries(answers, answers.beside(truth), data, ["one", "two"], size=6)
+    found = galleries(answers, answers.add_truth(truth), data, ["one", "two"], size=6)
     assert found is not None
     pixels = data.test.pictures(torch.arange(60))
     assert pixels is not None
@@ -89,7 +89,7 @@ def test_galleries_hold_the_first_of_those_they_are_about() -> None:
 
 def test_nobody_disagrees_with_a_single_network() -> None:
     answers, truth = said(20, 3)
-    found = galleries(answers, answers.beside(truth), data_of(truth, CLASSES), ["one"], size=6)
+    found = galleries(answers, answers.add_truth(truth), data_of(truth, CLASSES), ["one"], size=6)
     assert found is not None
     assert [gallery.key for gallery in found] == ["mistakes", "shaken"]
 

@@ -19,7 +19,7 @@ CLASSES = ("cat", "dog", "emu")
 
 def test_every_percent_of_coverage_is_the_first_point_that_reaches_it() -> None:
     answers, truth = said(37, 3)
-    predicted = answers.beside(truth)
+    predicted = answers.add_truth(truth)
     found = judge(answers, data_of(truth, CLASSES), "s", ["s"], False, 5).coverage
 
     confidence, right = predicted.confidence.tolist(), predicted.correct.tolist()
@@ -34,7 +34,7 @@ def test_every_percent_of_coverage_is_the_first_point_that_reaches_it() -> None:
 
 def test_it_is_what_trust_says_and_a_temperature_only_if_asked_for() -> None:
     answers, truth = said(500, 3)
-    predicted = answers.beside(truth)
+    predicted = answers.add_truth(truth)
     plain, tempered = (
         judge(answers, data_of(truth, CLASSES), "s", ["s", "t"], wanted, 5)
         for wanted in (False, True)

@@ -141,13 +141,13 @@ class StepReader:
 
 
 class ChunkReader:
-    """The samples of a chunk, clean and perturbed, without those that cannot be read.
+    """The samples of a chunk, clean and in a weak view, without those that cannot be read.
 
     Args:
         samples: the test set, say.
         indices: (N,) int64, of its samples to read, in this order.
         size: of a chunk.
-        seed: decides the perturbations.
+        seed: decides the perturbations; None for clean samples alone.
         device: where the views are needed.
     """
 
@@ -156,7 +156,7 @@ class ChunkReader:
         samples: Samples,
         indices: Tensor,
         size: int,
-        seed: int,
+        seed: int | None,
         device: torch.device | str,
     ) -> None:
         self._device = "cpu" if samples.streamed else device
@@ -174,5 +174,8 @@ class ChunkReader:
             return Chunk(self._views(indices, start), indices, broken)
 
     def _views(self, indices: Tensor, start: int) -> list[Tensor]:
-        draw = make_generator(self._seed, "test view", start, device=self._device)
-        return self._samples.unfinished(indices, [None, Draw("weak", draw)])
+        draws: list[Draw | None] = [None]
+        if self._seed is not None:
+            generator = make_generator(self._seed, "test view", start, device=self._device)
+            draws.append(Draw("weak", generator))
+        return self._samples.unfinished(indices, draws)

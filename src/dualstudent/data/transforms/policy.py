@@ -57,6 +57,11 @@ class Transform(Settings):
     )
     rotate: float = Field(0.0, ge=0, le=180, description="largest angle in degrees, either way")
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it leaves images as they are."""
+        return self == Transform()
+
     def draw(self, count: int, generator: torch.Generator) -> Numbers:
         """All that chance decides for ``count`` images, but for the noise."""
         numbers = {}

@@ -10,10 +10,10 @@ from dualstudent.data.prepared import PreparedData
 from dualstudent.errors import UserError, escape_line
 from dualstudent.recipes.schema import Recipe
 from dualstudent.report.page.verdict import Verdict, judge
-from dualstudent.training.inference import Answers, answers
+from dualstudent.training.inference import Predictions, predict
 from dualstudent.training.model import load_trained
 from dualstudent.training.run import Run
-from dualstudent.training.training import Training
+from dualstudent.training.trainer import Trainer
 
 _PICTURES, _PICTURES_BESIDE_OTHERS = 18, 8  # in a gallery
 
@@ -54,12 +54,17 @@ class Evidence:
         return figures
 
 
-def gather(runs: Sequence[Run], data: Sequence[PreparedData | None] = ()) -> list[Evidence]:
+def gather(
+    runs: Sequence[Run],
+    data: Sequence[PreparedData | None] = (),
+    trained: Sequence[Trainer] = (),
+) -> list[Evidence]:
     """The evidence of finished runs that may stand side by side.
 
     Args:
         runs: at least one.
         data: what each was handed over, in the order of ``runs``; default: nothing.
+        trained: the trainers of the runs, if they are still there; default: loaded.
 
     Raises:
         UserError: if a run has not finished or is damaged, if its data have changed since or were
@@ -70,12 +75,15 @@ def gather(runs: Sequence[Run], data: Sequence[PreparedData | None] = ()) -> lis
     pictures = _PICTURES if len(runs) == 1 else _PICTURES_BESIDE_OTHERS
     found: list[Evidence] = []
     tests: list[_TestSet] = []
-    for run, name, handed_over in zip(runs, _names(runs), data or [None] * len(runs), strict=True):
-        training = load_trained(run, handed_over)
+    nothing = [None] * len(runs)
+    for run, name, handed_over, at_hand in zip(
+        runs, _names(runs), data or nothing, trained or nothing, strict=True
+    ):
+        trainer = at_hand or load_trained(run, handed_over)
         if len(runs) > 1:
-            tests.append(_TestSet.of(run, training.data))
+            tests.append(_TestSet.of(run, trainer.data))
             tests[0].check_same_as(tests[-1])
-        found.append(_of_one(run, name, training, pictures))
+        found.append(_of_one(run, name, trainer, pictures))
     return found
 
 
@@ -124,16 +132,16 @@ def _check_is_whole(run: Run) -> None:
         )
 
 
-def _of_one(run: Run, name: str, training: Training, pictures: int) -> Evidence:
-    recipe, data, result = training.recipe, training.data, run.read_result()
+def _of_one(run: Run, name: str, trainer: Trainer, pictures: int) -> Evidence:
+    recipe, data, result = trainer.recipe, trainer.data, run.read_result()
     part = recipe.data.evaluated_part
     verdict = None
     if len(data.test_labels):
         verdict = judge(
-            _asked(run, training),
+            _asked(run, trainer),
             data,
-            training.method.exported,
-            training.method.headline,
+            trainer.method.exported,
+            trainer.method.headline,
             tempered=part != "test",
             pictures=pictures,
         )
@@ -144,20 +152,20 @@ def _of_one(run: Run, name: str, training: Training, pictures: int) -> Evidence:
         result,
         part,
         len(data.labeled),
-        len(data.unlabeled) if training.method.views.unlabeled else 0,
+        len(data.unlabeled) if trainer.method.views.unlabeled else 0,
         tuple(escape_line(each) for each in data.classes),
         result.get("unreadable_images", 0) + data.left_out,
         verdict,
     )
 
 
-def _asked(run: Run, training: Training) -> Answers:
-    data = training.data
+def _asked(run: Run, trainer: Trainer) -> Predictions:
+    data = trainer.data
     if data.tally is not None:
         data.tally.write_to(run.log)  # where most of the broken images are named already
     everything = torch.arange(len(data.test_labels))
-    seed, device = training.recipe.seed, training.fabric.device
-    return Answers.joined(answers(training.method, data.test, everything, seed, device))
+    seed, device = trainer.recipe.seed, trainer.fabric.device
+    return Predictions.join(predict(trainer.method, data.test, everything, seed, device))
 
 
 def _names(runs: Sequence[Run]) -> list[str]:

@@ -12,7 +12,7 @@ from torch import Tensor
 from dualstudent.calibration import PredictedSet
 from dualstudent.data.prepared import PreparedData
 from dualstudent.errors import escape_line
-from dualstudent.training.inference import Answers
+from dualstudent.training.inference import Predictions
 
 _SIDE = 96  # pixels of a thumbnail, at most
 _EXACT_UP_TO = 48  # pixels; of small images every one counts, photos would take too much space
@@ -71,7 +71,7 @@ class Gallery:
 
 
 def galleries(
-    answers: Answers,
+    answers: Predictions,
     predicted: PredictedSet,
     data: PreparedData,
     headline: Sequence[str],
@@ -107,7 +107,7 @@ def galleries(
 
 
 def _pictures(
-    rows: Tensor, answers: Answers, predicted: PredictedSet, data: PreparedData
+    rows: Tensor, answers: Predictions, predicted: PredictedSet, data: PreparedData
 ) -> list[Picture]:
     indices = answers.indices[rows]
     pixels = data.test.pictures(indices)

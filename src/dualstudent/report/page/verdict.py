@@ -21,7 +21,7 @@ from dualstudent.calibration import (
 from dualstudent.calibration.temperature import HIGHEST, LOWEST
 from dualstudent.data.prepared import PreparedData
 from dualstudent.report.page.gallery import Gallery, galleries
-from dualstudent.training.inference import Answers
+from dualstudent.training.inference import Predictions
 
 _COVERAGES = 100  # points of the curve, a percent each
 
@@ -83,7 +83,7 @@ class Verdict:
 
 
 def judge(
-    answers: Answers,
+    answers: Predictions,
     data: PreparedData,
     network: str,
     headline: Sequence[str],
@@ -100,7 +100,7 @@ def judge(
         tempered: whether to fit a temperature, which must not be done on a test set.
         pictures: how many to show in a gallery, at most.
     """
-    predicted = answers.beside(data.test_labels)
+    predicted = answers.add_truth(data.test_labels)
     temperature = _temperature(predicted) if tempered else None
     shown = galleries(answers, predicted, data, headline, pictures)
     return Verdict(

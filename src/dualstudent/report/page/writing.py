@@ -10,6 +10,7 @@ from dualstudent.errors import UserError
 from dualstudent.report.page.evidence import gather
 from dualstudent.report.page.page import GENERATOR, render
 from dualstudent.training.run import Run
+from dualstudent.training.trainer import Trainer
 
 _BEGINNING = 1024  # bytes, in which a page says what made it
 
@@ -18,6 +19,7 @@ def write_report(
     runs: Sequence[Run],
     path: Path | str | None = None,
     data: Sequence[PreparedData | None] = (),
+    trained: Sequence[Trainer] = (),
 ) -> Path:
     """One HTML file about finished runs, side by side, that works offline.
 
@@ -26,6 +28,7 @@ def write_report(
         path: of the page; may be there already if it is such a page. Default, for one run only:
             ``report.html`` in its folder.
         data: what :func:`~dualstudent.train` was handed for each of the runs, if it was.
+        trained: the trainers of the runs, if they are still there; default: loaded.
 
     Returns:
         the path of the page.
@@ -44,7 +47,7 @@ def write_report(
         path = runs[0].page
     path = Path(path)
     _check_is_free(path)
-    page = render(gather(runs, data))
+    page = render(gather(runs, data, trained))
     with atomic_write(path) as partial:
         partial.write_text(page, "utf-8")
     return path

@@ -1,4 +1,4 @@
-"""A process that helps another one to train: ``python -m dualstudent.training.follower FOLDER``.
+"""A process that helps another one to train: ``python -m dualstudent.follower FOLDER``.
 
 Started by the leading process, which hands it the recipe. It only names broken images.
 """
@@ -9,8 +9,8 @@ from pathlib import Path
 
 from dualstudent.errors import UserError
 from dualstudent.recipes.schema import Recipe
+from dualstudent.runs import follow
 from dualstudent.signals import Interrupted
-from dualstudent.training.loop import follow
 
 
 def main() -> None:

@@ -9,11 +9,11 @@ from dualstudent import FeaturePerturbation, Recipe, UserError, prepare_arrays, 
 from dualstudent.data.prepare import DataSettings
 from dualstudent.data.prepared import PreparedData
 from dualstudent.recipes.reading import validate
+from dualstudent.runs import resume
+from dualstudent.training.callbacks import Callback
 from dualstudent.training.checkpoint import read_tensors
-from dualstudent.training.course import Course, LossNotFinite
-from dualstudent.training.loop import Observer, resume
 from dualstudent.training.model import evaluate_run, load_trained
-from dualstudent.training.training import Training
+from dualstudent.training.trainer import LossNotFinite, Trainer
 
 
 def recipe(learning_rate: float = 0.1) -> Recipe:
@@ -42,18 +42,18 @@ def digits(with_test: bool = True) -> PreparedData:
     )
 
 
-def test_a_course_in_memory_is_the_course_of_a_run(tmp_path: Path) -> None:
+def test_training_in_memory_equals_the_training_of_a_run(tmp_path: Path) -> None:
     run = train(recipe(), tmp_path / "run", data=digits())
-    training = Training(recipe(), digits())
-    course, history = Course(training), []
-    while not course.done:
-        record = course.advance()
+    trainer = Trainer(recipe(), digits())
+    history = []
+    while not trainer.done:
+        record = trainer.advance()
         if record is not None:
             history.append(record)
     for written, kept in zip(run.read_metrics(), history, strict=True):
         assert {key: written[key] for key in kept} == kept
     weights, _ = read_tensors(run.model)
-    for name, tensor in training.method.students[1].state_dict().items():
+    for name, tensor in trainer.method.students[1].state_dict().items():
         assert torch.equal(weights[f"student2.{name}"], tensor)
     assert run.read_result()["error"] < 40  # chance is 90
 
@@ -70,7 +70,7 @@ def test_a_run_keeps_what_its_vectors_went_through_and_can_be_tested_again(tmp_p
 
 
 def test_whoever_continues_a_run_hands_its_data_over_again(tmp_path: Path) -> None:
-    class Unplugged(Observer):
+    class Unplugged(Callback):
         def on_step(self, step: int) -> None:
             if step == 15:
                 raise RuntimeError("unplugged")
@@ -107,12 +107,12 @@ def test_a_run_without_a_test_set_trains_and_says_that_nothing_was_tested(tmp_pa
         evaluate_run(run, data)
 
 
-def test_a_course_that_diverges_says_so() -> None:
-    course = Course(Training(recipe(learning_rate=1e30), digits()))
+def test_a_training_that_diverges_says_so() -> None:
+    trainer = Trainer(recipe(learning_rate=1e30), digits())
 
     def to_the_end() -> None:
-        while not course.done:
-            course.advance()
+        while not trainer.done:
+            trainer.advance()
 
     with pytest.raises(LossNotFinite, match=r"smaller optimizer\.learning_rate than 1e\+30"):
         to_the_end()

@@ -1,0 +1,302 @@
+"""The trainer: all that a recipe stands for, step by step."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from dualstudent.data.batching.loader import BatchLoader
+from dualstudent.data.batching.samplers import Shard
+from dualstudent.data.prepare import DataSettings, prepare
+from dualstudent.data.prepared import PreparedData
+from dualstudent.errors import UserError
+from dualstudent.generators import derive_seed
+from dualstudent.methods import METHODS, Method, StudentLoss, Task
+from dualstudent.networks.build import build_network
+from dualstudent.optimization.optimizers import set_learning_rate
+from dualstudent.optimization.schedules import Schedule
+from dualstudent.recipes.schema import Recipe
+from dualstudent.training.distributed import build_fabric, gather_ranks
+from dualstudent.training.evaluation import Evaluator
+from dualstudent.training.state import TrainState
+
+_STEPS_BETWEEN_CHECKS = 50
+
+
+class LossNotFinite(UserError):
+    """Training diverged."""
+
+
+class Trainer:
+    """Data, students and optimizers of a recipe, and where their training stands.
+
+    Nothing is written and nothing is shown: see :func:`dualstudent.train` for that. The global
+    random state is the same after every step as before it.
+
+    Args:
+        recipe: what to build.
+        data: what to learn from, instead of what ``recipe.data`` names. Its perturbations are its
+            own: ``recipe.transforms`` and ``recipe.normalization`` are not looked at.
+        check: is shown the data before anything is built for them, and may refuse them.
+
+    Attributes:
+        recipe: as it is trained; without ``data`` if those were handed over.
+        data: what it learns from.
+        state: where it stands, with the method and the optimizers of the current stage.
+        schedule: of the current stage.
+        evaluator: of the test part.
+
+    Raises:
+        UserError: if data and recipe do not fit together; nothing has been written by then.
+
+    Example:
+        >>> from dualstudent import load_recipe
+        >>> trainer = Trainer(load_recipe("demo", ["schedule.epochs=1", "data.images=500"]))
+        >>> while not trainer.done:
+        ...     record = trainer.advance()
+        >>> sorted(record)
+        ['epoch', 'learning_rate', 'loss', 'ramp', 'step']
+    """
+
+    state: TrainState
+    schedule: Schedule
+    _loader: BatchLoader
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        data: PreparedData | None = None,
+        check: Callable[[PreparedData], None] = lambda data: None,
+    ) -> None:
+        handed_over = data is not None and data.settings != recipe.data
+        if handed_over:  # a recipe must not name data that the run never saw
+            recipe = recipe.model_copy(update={"data": DataSettings()})
+        _check_can_be_shared(recipe, handed_over)
+        self.recipe = recipe
+        self.fabric = build_fabric(recipe.device)
+        self.data = data or prepare(
+            recipe.data, recipe.seed, recipe.transforms, recipe.normalization
+        )
+        check(self.data)
+        self._stages = recipe.split_stages()
+        self._enter_stage(0)
+        self.evaluator = Evaluator(
+            self.data.test,
+            self.data.test_labels,
+            self.method.confidence_threshold,
+            recipe.seed,
+            recipe.evaluation.track,
+            self.fabric.device,
+        )
+
+    @property
+    def method(self) -> Method:
+        """Of the current stage."""
+        return self.state.method
+
+    @property
+    def total_steps(self) -> int:
+        """Of all stages."""
+        return self.recipe.epochs * self.schedule.steps_per_epoch
+
+    @property
+    def done(self) -> bool:
+        return self.state.step >= self.total_steps
+
+    def advance(self) -> dict[str, Any] | None:
+        """Take a step; at the end of an epoch, return what happened in it.
+
+        Raises:
+            LossNotFinite: at the latest 50 steps, or an epoch, after it happened.
+        """
+        state, length = self.state, self.schedule.steps_per_epoch
+        if state.step == self._stage_end:
+            self._enter_stage(state.stage + 1)
+        with torch.random.fork_rng(devices=self._random_devices):
+            self.state.add(self.take_step(self.state.step))
+            self.state.step += 1
+            if self.state.step % _STEPS_BETWEEN_CHECKS == 0:
+                self.check_finite()
+            return None if self.state.step % length else self._finish_epoch()
+
+    def take_step(self, step: int) -> list[StudentLoss]:
+        """Take step ``step`` of the current stage; all it draws is a function of (seed, step)."""
+        rank, within = self.fabric.global_rank, step - self._stage_start
+        torch.manual_seed(derive_seed(self.recipe.seed, "step", step, *([rank] if rank else [])))
+        terms = self._wrapped(self._loader.batch(step), self.schedule.ramp(within))
+        losses = [StudentLoss(each) for each in terms]
+        self.fabric.backward(torch.stack([loss.total for loss in losses]).sum())
+        for student, optimizer in zip(self.method.students, self.state.optimizers, strict=True):
+            if self._clip_norm is not None:
+                nn.utils.clip_grad_norm_(student.parameters(), self._clip_norm)
+            set_learning_rate(optimizer, self.schedule.learning_rate(within))
+            optimizer.step()
+            optimizer.zero_grad()
+        self.method.after_step(within)
+        if self.recipe.ema is not None:
+            self.method.update_averages(within, self.recipe.ema.decay)
+        return losses
+
+    def check_finite(self) -> None:
+        """Refuse to go on with a loss that is not a number."""
+        if self.state.sums is None:
+            return
+        broken = self.state.find_broken(gather_ranks(self.fabric, self.state.sums).mean(dim=0))
+        if broken is None:
+            return
+        student, term = broken
+        rate = self._stages[self.state.stage].optimizer.learning_rate
+        raise LossNotFinite(
+            f"the loss is no longer finite: {term} of student {student + 1}, within the "
+            f"{_STEPS_BETWEEN_CHECKS} steps before step {self.state.step}; try a smaller "
+            f"optimizer.learning_rate than {rate:g}, a longer schedule.rampup_epochs or smaller "
+            "weights of the method"
+        )
+
+    def check_weights(self) -> None:
+        """Refuse weights that are not numbers."""
+        if not all(bool(p.isfinite().all()) for p in self.method.parameters()):
+            raise LossNotFinite(
+                f"weights are no longer finite at step {self.state.step}; try a smaller "
+                "optimizer.learning_rate"
+            )
+
+    def evaluate(self) -> dict[str, Any]:
+        """The figures of the test after an epoch, as they stand in the metrics.
+
+        Nothing if the recipe leaves this epoch out.
+        """
+        epoch = self.state.step // self.schedule.steps_per_epoch
+        if epoch % self.recipe.evaluation.every and not self.done:
+            return {"test": {}}
+        found = self.evaluator.evaluate(self.method.evaluated)
+        tested = {
+            "test": {name: dataclasses.asdict(each) for name, each in found.networks.items()},
+            "distances": {pair: dataclasses.asdict(each) for pair, each in found.distances.items()},
+        }
+        return tested | ({"tracked": found.tracked} if found.tracked else {})
+
+    def enter_stage(self, number: int) -> None:
+        """Begin stage ``number`` as if the stages before had been trained, to restore it."""
+        if number != self.state.stage:
+            self._enter_stage(number)
+
+    def close(self) -> None:
+        """End the worker processes of the batches, if there are any."""
+        self._loader.close()
+
+    def _enter_stage(self, number: int) -> None:
+        recipe, device = self._stages[number], self.fabric.device
+        method = build_method(recipe, self.data)
+        before = self.state if number else None
+        if before is not None:
+            _continue_students(before.method, method)
+            self._loader.close()
+        self._loader = BatchLoader(
+            self.data,
+            recipe.batch,
+            recipe.seed,
+            method.views,
+            device,
+            Shard(self.fabric.global_rank, self.fabric.world_size),
+        )
+        length = self._loader.steps_per_epoch
+        self.schedule = Schedule(recipe.schedule, recipe.optimizer.learning_rate, length)
+        self._stage_start = sum(each.schedule.epochs for each in self._stages[:number]) * length
+        self._stage_end = self._stage_start + self.schedule.total_steps
+        self._clip_norm = recipe.optimizer.clip_norm
+        # The wrapped method runs the passes on the device; the plain one holds the state.
+        self._wrapped, *optimizers = self.fabric.setup(
+            method, *(recipe.optimizer.build(student) for student in method.students)
+        )
+        step, seconds = (0, 0.0) if before is None else (before.step, before.seconds)
+        self.state = TrainState(method, optimizers, number, step, seconds=seconds)
+        method.train()
+
+    def _finish_epoch(self) -> dict[str, Any]:
+        self.check_finite()
+        state, length = self.state, self.schedule.steps_per_epoch
+        epoch, last = state.step // length, state.step - 1
+        torch.manual_seed(derive_seed(self.recipe.seed, "epoch", epoch - 1))
+        batches = (self._loader.batch(step) for step in range(state.step - length, state.step))
+        self.method.after_epoch((last - self._stage_start) // length, batches)
+        means = None
+        if state.sums is not None:
+            means = gather_ranks(self.fabric, state.sums).mean(dim=0) / length
+        record = {
+            "epoch": epoch,
+            "step": state.step,
+            "learning_rate": self.schedule.learning_rate(last - self._stage_start),
+            "ramp": self.schedule.ramp(last - self._stage_start),
+            "loss": state.by_student(means),
+        }
+        state.sums = None
+        if self.recipe.stages:
+            record["stage"] = self.recipe.stages[state.stage].name
+        return record
+
+    @property
+    def _random_devices(self) -> list[torch.device]:
+        return [self.fabric.device] if self.fabric.device.type == "cuda" else []
+
+
+def build_method(recipe: Recipe, data: PreparedData) -> Method:
+    """The recipe's method with its students, each in an initial state of its own."""
+    channels, *size = shape = data.train.shape
+    image_size = min(size) if size else None
+    classes = len(data.classes)
+    students: list[nn.Module] = [
+        build_network(network, channels, classes, image_size, recipe.seed, number)
+        for number, network in enumerate(recipe.method.networks(recipe.network))
+    ]
+    method = _method_class(recipe)(students, recipe.method)
+    _check_strong_views(recipe, method)
+    task = Task(recipe.schedule.epochs, len(data.labels), classes, shape, data.train.value_range)
+    method.begin(task)
+    if recipe.ema is not None:
+        method.keep_averages()
+    return method
+
+
+def _method_class(recipe: Recipe) -> type[Method]:
+    (kind,) = (method for method in METHODS if method.Settings is type(recipe.method))
+    return kind
+
+
+def _continue_students(before: Method, after: Method) -> None:
+    """Student i begins with the weights of student i of the stage before, if there was one."""
+    for old, new in zip(before.students, after.students, strict=False):
+        try:
+            new.load_state_dict(old.state_dict())
+        except RuntimeError as error:
+            raise UserError(
+                f"the stage of {after.settings.name} cannot go on with the students of "
+                f"{before.settings.name}: they are other networks"
+            ) from error
+
+
+def _check_strong_views(recipe: Recipe, method: Method) -> None:
+    wanted = {policy for role in method.views for policy in role}
+    if "strong" in wanted and recipe.data.domains and recipe.transforms.strong.is_empty:
+        raise UserError(
+            f"method.name = {recipe.method.name!r} learns from strong views; say in "
+            "transforms.strong what these are"
+        )
+
+
+def _check_can_be_shared(recipe: Recipe, handed_over: bool) -> None:
+    if recipe.device.processes == 1:
+        return
+    for stage in recipe.split_stages():
+        if _method_class(stage).remembers_samples:
+            raise UserError(
+                f"method.name = {stage.method.name!r} remembers what it said of each sample, which "
+                f"device.processes = {recipe.device.processes} would tear apart; use 1"
+            )
+    if handed_over:
+        raise UserError(
+            f"device.processes = {recipe.device.processes} needs data that every process can read; "
+            "data handed over from Python are in this one only: use 1"
+        )
