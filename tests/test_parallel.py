@@ -1,12 +1,15 @@
 import os
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from dualstudent import load_recipe
-from dualstudent.parallel import count_cores
+from dualstudent.errors import UserError
+from dualstudent.parallel import count_cores, map_threads
 from dualstudent.training import distributed as processes
 
 
@@ -31,3 +34,40 @@ def test_processes_of_a_run_share_the_cores(
         with processes.followers(load_recipe("demo", [f"device.processes={number}"]), tmp_path):
             assert count_cores() == cores
     assert count_cores() == 64
+
+
+def double(number: int) -> int:
+    return 2 * number
+
+
+def test_results_come_in_order_from_other_threads() -> None:
+    with map_threads(double, range(50), workers=2) as results:
+        assert list(results) == list(range(0, 100, 2))
+    with map_threads(lambda _: threading.current_thread(), range(4), workers=2) as threads:
+        assert threading.current_thread() not in set(threads)
+
+
+def test_no_more_is_begun_than_is_fetched() -> None:
+    begun = []
+
+    def pieces() -> Iterator[int]:
+        for number in range(100):
+            begun.append(number)
+            yield number
+
+    with map_threads(double, pieces(), workers=3) as results:
+        for number in range(10):
+            assert next(results) == 2 * number
+            assert len(begun) == 6 + number
+    assert len(begun) == 15
+
+
+def test_a_mistake_in_a_thread_comes_back() -> None:
+    def fail(number: int) -> None:
+        raise UserError(f"{number} is wrong")
+
+    with (
+        pytest.raises(UserError, match="7 is wrong"),
+        map_threads(fail, [7], workers=2) as results,
+    ):
+        next(results)

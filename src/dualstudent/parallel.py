@@ -2,17 +2,12 @@
 
 import multiprocessing
 import os
-import signal
 import threading
-import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Protocol, TypeVar
-
-from dualstudent.errors import UserError
 
 PROCESSES = "DUALSTUDENT_PROCESSES"  # of the environment: how many work on the same run
 
@@ -64,7 +59,16 @@ class Progress(Protocol):
 def map_threads(
     work: Callable[[Piece], Result], pieces: Iterable[Piece], workers: int
 ) -> Iterator[Iterator[Result]]:
-    """Like :func:`map_processes`, by threads: for work that waits for files or frees Python."""
+    """The results in the order of the pieces, for as long as the block lasts.
+
+    No more than two pieces per thread are under way or wait to be fetched, so that a slow reader
+    slows the threads instead of filling the memory.
+
+    Args:
+        work: what waits for files, or frees Python while it computes, as decoding does.
+        pieces: what it is called with.
+        workers: how many threads.
+    """
     pool = ThreadPoolExecutor(workers)
     try:
         yield _in_order(pool, work, pieces, 2 * workers)
@@ -72,38 +76,8 @@ def map_threads(
         pool.shutdown(cancel_futures=True)
 
 
-@contextmanager
-def map_processes(
-    work: Callable[[Piece], Result], pieces: Iterable[Piece], workers: int
-) -> Iterator[Iterator[Result]]:
-    """The results in the order of the pieces, for as long as the block lasts.
-
-    No more than two pieces per worker are under way or wait to be fetched, so that a slow
-    reader slows the workers instead of filling the memory.
-
-    Args:
-        work: a function of a module, which the worker processes import.
-        pieces: what it is called with.
-        workers: how many processes; with one, this process does the work itself.
-    """
-    if workers == 1:
-        yield map(work, pieces)
-        return
-    context = multiprocessing.get_context("spawn")  # threads of torch do not survive a fork
-    pool = ProcessPoolExecutor(workers, context, initializer=_begin_worker)
-    try:
-        yield _in_order(pool, work, pieces, 2 * workers)
-    except BrokenProcessPool as error:
-        raise UserError(
-            f"one of {workers} worker processes died, perhaps for lack of memory; "
-            "close other programs and start again"
-        ) from error
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
 def _in_order(
-    pool: Executor, work: Callable[[Piece], Result], pieces: Iterable[Piece], window: int
+    pool: ThreadPoolExecutor, work: Callable[[Piece], Result], pieces: Iterable[Piece], window: int
 ) -> Iterator[Result]:
     waiting: deque[Future[Result]] = deque()
     for piece in pieces:
@@ -112,9 +86,3 @@ def _in_order(
             yield waiting.popleft().result()
     while waiting:
         yield waiting.popleft().result()
-
-
-def _begin_worker() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    warnings.simplefilter("ignore")  # what matters comes back as a result
-    call_when_parent_ends(lambda: os._exit(1))

@@ -2,11 +2,17 @@
 
 import json
 import shutil
+from collections import Counter
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
+from PIL import Image
 
 from dualstudent import Run, UserError, load_recipe, resume
+from dualstudent.data import prepare as prepare_module
+from dualstudent.data.images import cache
 from dualstudent.runs import train
 from dualstudent.signals import Interrupted
 from dualstudent.training.model import evaluate_run
@@ -276,7 +282,71 @@ def test_what_to_train_on_must_be_said(command: Command) -> None:
     assert "name a recipe ('dualstudent recipes' lists them), or --data FOLDER" in messages
     code, _, messages = command("train", "demo", "--target", "digits")
     assert code == 2
-    assert "name the labeled source with --data" in messages
+    assert "--data" in messages
+
+
+@pytest.mark.parametrize("recipe", [(), ("demo",)])
+def test_images_are_listed_and_decoded_once_and_then_never_again(
+    recipe: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DUALSTUDENT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(cache, "_NS_UNTIL_SETTLED", 0)
+    calls: Counter[str] = Counter()
+
+    def count(module: ModuleType, name: str) -> None:
+        function = getattr(module, name)
+
+        def counted(*arguments: Any, **keywords: Any) -> Any:
+            calls[name] += 1
+            return function(*arguments, **keywords)
+
+        monkeypatch.setattr(module, name, counted)
+
+    count(prepare_module, "list_images")
+    count(prepare_module, "prepare_files")
+    count(cache, "decode")
+    count(cache, "read_header")
+    for number in range(24):
+        place = ("a", "b", "unlabeled")[number % 3]
+        save_picture(tmp_path / "data" / place / f"{number}.png", seed=number)
+    changes = ("schedule.epochs=1", "data.image_size=16", "batch.size=8", "batch.labeled=4")
+    small = [word for change in changes for word in ("--set", change)]
+    code, _, messages = command("train", *recipe, "--data", "data", *small)
+    assert code == 0, messages
+    expected = {"list_images": 1, "prepare_files": 1, "decode": 24}
+    assert calls == expected | ({} if recipe else {"read_header": 24})
+    calls.clear()
+    code, _, messages = command("train", *recipe, "--data", "data", *small, "--out", "again")
+    assert code == 0, messages
+    assert calls == {"list_images": 1, "prepare_files": 1}
+    calls.clear()
+    (tmp_path / "data" / "unlabeled" / "2.png").rename(tmp_path / "data" / "a" / "2.png")
+    code, _, messages = command("train", *recipe, "--data", "data", *small, "--out", "labeled")
+    assert code == 0, messages
+    assert calls["decode"] == 0
+    for words in (["evaluate", "labeled"], ["report", "labeled"], ["label", "labeled", "-o", "l"]):
+        command(*words)
+    assert (calls["decode"], calls["list_images"]) == (0, 4)
+
+
+def test_gray_images_are_trained_on_in_gray_however_they_are_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DUALSTUDENT_CACHE", str(tmp_path / "cache"))
+    for mode in ("L", "RGB"):
+        for number in range(8):
+            path = save_picture(tmp_path / mode / "ab"[number % 2] / f"{number}.png", number)
+            with Image.open(path) as image:
+                gray = image.convert("L").convert(mode)
+            gray.save(path)
+        code, output, messages = command("train", "--data", mode, "--set", "schedule.epochs=1")
+        assert code == 0, messages
+        assert "data.channels = 1: the images are gray" in output
+    one, other = (Run.open(tmp_path / "runs" / f"{mode}-0") for mode in ("L", "RGB"))
+    assert one.read_recipe().data.channels == 1
+    assert one.read_fingerprint() == other.read_fingerprint()
 
 
 def test_stopped_predictions_leave_nothing_behind(run: Run, place: Path) -> None:

@@ -1,3 +1,4 @@
+import hashlib
 import os
 import shutil
 from pathlib import Path
@@ -8,11 +9,11 @@ import torch
 from PIL import Image
 
 from dualstudent import DataSettings, UserError, prepare
-from dualstudent.cli.own_images import locate_images, recipe_for_images
 from dualstudent.data.images.decoding import decode, resize
 from dualstudent.data.prepared import PreparedData
-from dualstudent.data.samples import ImageSamples
+from dualstudent.data.samples import ImageSamples, feed
 from dualstudent.recipes import load_recipe
+from dualstudent.recipes.chooser import locate_images, recipe_for_images
 from tests.support.digit_files import CLASSES, write_digits
 from tests.support.pictures import save_picture
 
@@ -27,10 +28,11 @@ def digits(tmp_path: Path) -> Path:
     return write_digits(tmp_path / "digits", unlabeled=30, test=20)
 
 
-def convert_image(data: PreparedData, test: bool = False) -> torch.Tensor:
+def pixels_of(data: PreparedData, test: bool = False) -> torch.Tensor:
     samples = data.test if test else data.train
-    assert isinstance(samples, ImageSamples)
-    return samples.pixels
+    pixels = samples.pictures(torch.arange(len(samples)))
+    assert pixels is not None
+    return pixels
 
 
 def expected(path: Path, size: int = 8) -> torch.Tensor:
@@ -45,12 +47,12 @@ def test_every_part_of_a_folder_is_where_it_belongs(digits: Path) -> None:
     assert set(data.labels[data.unlabeled].tolist()) == {-1}
     for index in (0, 33, 59, 75):
         path = listing.paths[index]
-        assert torch.equal(convert_image(data)[index], expected(path))
+        assert torch.equal(pixels_of(data)[index], expected(path))
         label = int(data.labels[index])
         assert path.parent.name == (data.classes[label] if label >= 0 else "unlabeled")
     for index, path in enumerate(listing.paths[90:]):
         assert path.parent.name == data.classes[int(data.test_labels[index])]
-        assert torch.equal(convert_image(data, test=True)[index], expected(path))
+        assert torch.equal(pixels_of(data, test=True)[index], expected(path))
         assert data.test_files[index] == path
     assert len(data.test_files) == 20
 
@@ -74,8 +76,29 @@ def test_figures_can_be_compared_as_long_as_the_test_is_the_same(digits: Path) -
 
 def test_images_stay_in_the_file_they_are_mapped_from(digits: Path) -> None:
     data = prepare(DataSettings(path=digits, image_size=8, channels=1), seed=0)
-    train, test = convert_image(data), convert_image(data, test=True)
-    assert train.untyped_storage().data_ptr() == test.untyped_storage().data_ptr()
+    parts = (data.train, data.train.to("cpu"), data.test)
+    assert (
+        len({samples.pixels.data_ptr() for samples in parts if isinstance(samples, ImageSamples)})
+        == 1
+    )
+
+
+def test_the_fingerprint_is_that_of_the_images_in_order_wherever_they_lie(digits: Path) -> None:
+    settings = DataSettings(path=digits, image_size=8, channels=1)
+    prepare(settings, seed=0)
+    moved = next((digits / "unlabeled").iterdir())
+    moved.rename(digits / "2" / "moved.png")
+    (digits / "1" / "broken.png").write_bytes(b"no image")
+    data = prepare(settings, seed=0)
+    again = hashlib.sha256()
+    for images, labels in (
+        (pixels_of(data), data.labels),
+        (pixels_of(data, test=True), data.test_labels),
+    ):
+        feed(again, images)
+        feed(again, labels)
+    assert data.fingerprint() == again.hexdigest()
+    assert data.settings == settings
 
 
 def test_validation_is_a_share_of_each_class_by_seed_and_takes_no_part(tmp_path: Path) -> None:
@@ -86,10 +109,10 @@ def test_validation_is_a_share_of_each_class_by_seed_and_takes_no_part(tmp_path:
     assert data.labels[data.labeled].bincount().tolist() == [8] * 10
     assert data.fingerprint() == again.fingerprint() != other.fingerprint()
     taught = torch.cat([data.labeled, data.unlabeled]).tolist()
-    seen = {convert_image(data)[i].numpy().tobytes() for i in taught}
-    assert not seen & {image.numpy().tobytes() for image in convert_image(data, test=True)}
+    seen = {pixels_of(data)[i].numpy().tobytes() for i in taught}
+    assert not seen & {image.numpy().tobytes() for image in pixels_of(data, test=True)}
     held = sorted(set(range(100)) - set(data.labeled.tolist()))
-    assert torch.equal(convert_image(data)[held], convert_image(data, test=True))
+    assert torch.equal(pixels_of(data)[held], pixels_of(data, test=True))
     assert set(data.labels[held].tolist()) == {-1}
 
 
@@ -106,14 +129,14 @@ def test_copies_of_images_to_validate_on_train_nothing(tmp_path: Path) -> None:
             image.save(copy / f"zzz {number}.bmp")
     shutil.copy(listing.paths[first.labeled[0]], digits / "unlabeled" / "copy.png")  # may stay
     data = prepare(settings, seed=0)
-    held_images = {image.numpy().tobytes() for image in convert_image(data, test=True)}
+    held_images = {image.numpy().tobytes() for image in pixels_of(data, test=True)}
     assert len(held_images) == len(data.test) == 20
     taught = torch.cat([data.labeled, data.unlabeled]).tolist()
-    assert not held_images & {convert_image(data)[i].numpy().tobytes() for i in taught}
+    assert not held_images & {pixels_of(data)[i].numpy().tobytes() for i in taught}
     assert sorted(set(range(len(data.labels))) - set(taught)) == [
         index
         for index in range(len(data.labels))
-        if convert_image(data)[index].numpy().tobytes() in held_images
+        if pixels_of(data)[index].numpy().tobytes() in held_images
     ]
     assert (data.labels >= 0).nonzero().squeeze(1).tolist() == data.labeled.tolist()
 
@@ -159,7 +182,7 @@ def test_a_table_in_any_order(digits: Path) -> None:
     originals = {
         expected(p).numpy().tobytes(): v for p, v in zip(listing.paths, listing.labels, strict=True)
     }
-    for pixels, label in zip(convert_image(data), data.labels.tolist(), strict=True):
+    for pixels, label in zip(pixels_of(data), data.labels.tolist(), strict=True):
         assert originals[pixels.numpy().tobytes()] == label
 
 
@@ -185,9 +208,9 @@ def test_a_target_without_test_is_never_said_to_be_evaluated(tmp_path: Path) -> 
     assert DataSettings(path=source, target_path=target).evaluated_part == "test"
     assert DataSettings(source="mnist").evaluated_part == "test"
     data = prepare(settings, seed=0)
-    labeled = {image.numpy().tobytes() for image in convert_image(data)[:100]}
+    labeled = {image.numpy().tobytes() for image in pixels_of(data)[:100]}
     assert len(data.test) == 20
-    assert {image.numpy().tobytes() for image in convert_image(data, test=True)} <= labeled
+    assert {image.numpy().tobytes() for image in pixels_of(data, test=True)} <= labeled
 
 
 def test_formats_and_sizes_can_be_mixed(tmp_path: Path) -> None:
@@ -200,12 +223,12 @@ def test_formats_and_sizes_can_be_mixed(tmp_path: Path) -> None:
             (image.convert("P") if ending == ".gif" else image).save(path)
     (data / "a" / "broken.png").write_bytes(b"no image")
     prepared = prepare(DataSettings(path=data, image_size=16), seed=0)
-    assert convert_image(prepared).shape == (6, 3, 16, 16)
+    assert pixels_of(prepared).shape == (6, 3, 16, 16)
     listing = DataSettings(path=data).listing()
     paths = [path for path in listing.paths if path.name != "broken.png"]
     for index, path in enumerate(paths):
         wanted = torch.from_numpy(resize(decode(path, 3), 16).copy())
-        assert torch.equal(convert_image(prepared)[index], wanted)
+        assert torch.equal(pixels_of(prepared)[index], wanted)
 
 
 @pytest.mark.parametrize(

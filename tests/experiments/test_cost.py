@@ -1,6 +1,3 @@
-import copy
-from collections.abc import Callable
-
 import pytest
 import torch
 
@@ -39,7 +36,7 @@ def test_published_sizes_are_those_of_the_data(name: InMemoryName) -> None:
     ids=lambda recipe: recipe.data.source,
 )
 def test_steps_are_those_that_training_takes(recipe: Recipe) -> None:
-    assert steps_of(recipe) == Trainer(recipe).schedule.total_steps
+    assert steps_of(recipe) == Trainer(recipe).total_steps
 
 
 @pytest.mark.parametrize("name", recipe_names())
@@ -48,33 +45,38 @@ def test_every_recipe_can_be_counted(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_step_of_every_method_trains_without_data(name: str) -> None:
+def test_the_pace_of_every_method_is_measured_without_data(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cost, "_LONG_ENOUGH", 0)
     changes = [f"method.name={name}", "data.folder=nowhere"]
     if name == "imbalanced-student":
         changes += ["method.strong_network.name=digits-cnn"]
     if name.endswith("+fastswa"):
         changes += ["method.average_from=1"]
-    recipe = load_recipe("usps-mnist", changes)
-    method, optimizers = cost._built(recipe)
-    before = copy.deepcopy(method.students)
-    cost._step(method, optimizers, cost._random_batch(recipe, 4))
-    for student, was in zip(method.students, before, strict=True):
-        pairs = zip(student.parameters(), was.parameters(), strict=True)
-        assert any(not torch.equal(now, then) for now, then in pairs)
+    pace = measure_pace(load_recipe("usps-mnist", changes))
+    assert pace.training > 0
+    assert pace.test > 0
 
 
-def test_batches_grow_until_a_step_takes_long_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("labels", ["50", "all"])
+def test_batches_grow_until_a_step_takes_long_enough(
+    labels: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sizes = []
 
-    def pretend(step: Callable[[], object]) -> float:
-        batch = step.args[-1]  # type: ignore[attr-defined]
-        sizes.append(len(batch))
-        return 0.05 * len(batch)
+    def pretend(trainer: Trainer, seconds: float) -> float:
+        batch = trainer.recipe.batch
+        sizes.append((batch.size, batch.labeled))
+        return 0.02 * batch.size
 
-    monkeypatch.setattr(cost, "_timed", pretend)
-    pace = measure_pace(load_recipe("demo"))
-    assert [pace.training, pace.test] == pytest.approx([0.05, 0.05])
-    assert sizes == [2, 4, 8, 8]
+    monkeypatch.setattr(cost, "measure_step", pretend)
+    monkeypatch.setattr(cost, "measure_evaluation", lambda trainer: 2 * len(trainer.data.test))
+    whole = labels == "all"
+    recipe = load_recipe("demo", [f"data.labels={labels}", f"batch.labeled={128 if whole else 32}"])
+    pace = measure_pace(recipe)
+    assert [pace.training, pace.test] == pytest.approx([0.02, 1])
+    assert sizes == [(size, size if whole else size // 4) for size in (4, 8, 16, 32)]
 
 
 def test_a_run_costs_its_steps_and_its_tests(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 
 from dualstudent.data.images.check import DataCheck
-from dualstudent.recipes.chooser import choose_recipe
+from dualstudent.recipes.chooser import (
+    choose_form,
+    choose_recipe,
+    complete_recipe,
+    recipe_request,
+)
 from dualstudent.recipes.reading import merge, validate
 from dualstudent.recipes.schema import Recipe
 
@@ -18,7 +24,7 @@ CHECK = DataCheck(
     largest=(3000, 4000),
     typical=480,
     is_gray=False,
-    size=32,
+    size=64,
     findings=(),
 )
 
@@ -40,24 +46,48 @@ def chosen(cuda: bool = False, **changes: Any) -> Recipe:
         (480, 64, 224),
     ],
 )
-def test_image_size(typical: int, on_a_cpu: int, on_a_gpu: int) -> None:
-    assert chosen(typical=typical).data.image_size == on_a_cpu
-    assert chosen(typical=typical, cuda=True).data.image_size == on_a_gpu
+def test_image_size(
+    typical: int, on_a_cpu: int, on_a_gpu: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for cuda, size in ((False, on_a_cpu), (True, on_a_gpu)):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda cuda=cuda: cuda)
+        asked = recipe_request({"path": "photos"})
+        assert choose_form(asked, typical, is_gray=False) == (size, 3)
+        check = replace(CHECK, typical=typical, size=size)
+        recipe, reasons = complete_recipe(asked, check, [])
+        assert recipe.data.image_size == size
+        assert f"{typical} pixels" in reasons["data.image_size"]
 
 
 @pytest.mark.parametrize(
-    ("typical", "gray", "cuda", "network"),
+    ("changes", "form"),
+    [
+        ([], (64, 1)),
+        (["data.image_size=100"], (100, 1)),
+        (["data.channels=3"], (64, 3)),
+        (["data.channels=1"], (64, 1)),
+    ],
+)
+def test_the_form_is_as_it_is_set_else_as_suits_the_images(
+    changes: list[str], form: tuple[int, int]
+) -> None:
+    asked = recipe_request({"path": "photos"}, [*changes, "device.accelerator=cpu"])
+    assert choose_form(asked, typical=480, is_gray=True) == form
+
+
+@pytest.mark.parametrize(
+    ("size", "gray", "cuda", "network"),
     [
         (28, True, False, "digits-cnn"),
         (28, True, True, "digits-cnn"),
         (28, False, False, "quick-cnn"),
-        (480, True, False, "quick-cnn"),
+        (64, True, False, "quick-cnn"),
         (32, False, True, "cnn13"),
-        (480, False, True, "resnext50"),
+        (224, False, True, "resnext50"),
     ],
 )
-def test_network_and_channels(typical: int, gray: bool, cuda: bool, network: str) -> None:
-    recipe = chosen(typical=typical, is_gray=gray, cuda=cuda)
+def test_network_and_channels(size: int, gray: bool, cuda: bool, network: str) -> None:
+    recipe = chosen(size=size, is_gray=gray, cuda=cuda)
     assert (recipe.network.name, recipe.data.channels) == (network, 1 if gray else 3)
 
 
@@ -116,8 +146,8 @@ def test_a_validation_part_that_is_set_counts_against_the_labels() -> None:
     few = replace(CHECK, labeled={"cat": 10, "dog": 10})
     half = choose_recipe(few, cuda=False, wanted={"data": {"validation": 0.5}})
     none = choose_recipe(few, cuda=False, wanted={"data": {"validation": 0.0}})
-    assert (half.table["batch"]["labeled"], half.evaluated) == (10, 10)
-    assert (none.table["batch"]["labeled"], none.evaluated) == (20, 0)
+    assert half.table["batch"]["labeled"] == 10
+    assert none.table["batch"]["labeled"] == 20
     assert half.reasons["batch.labeled"] == "all 10 labels to train with, in every batch"
 
 
@@ -130,8 +160,8 @@ def test_the_rest_of_a_batch_goes_with_what_is_set(
 ) -> None:
     choice = choose_recipe(CHECK, cuda=False, wanted={"batch": wanted})
     assert choice.table["batch"] == {"size": size, "labeled": labeled}
-    per_epoch = 5_000 // (size - labeled)
-    assert choice.steps == per_epoch * choice.table["schedule"]["epochs"]
+    per_epoch, epochs = 5_000 // (size - labeled), choice.table["schedule"]["epochs"]
+    assert f"{per_epoch * epochs:,} in all" in choice.reasons["schedule.epochs"]
 
 
 def test_schedule_and_evaluation_go_with_the_epochs_that_are_set() -> None:

@@ -23,18 +23,21 @@ def check(
     label_column: Annotated[str | None, typer.Option(help="Column of labels in a table.")] = None,
     part_column: Annotated[str | None, typer.Option(help="Column of train or test.")] = None,
     image_size: Annotated[
-        int, typer.Option(min=1, help="Side in pixels at which images are compared.")
-    ] = 32,
+        int | None,
+        typer.Option(min=1, help="Side in pixels; default: what 'train' would choose."),
+    ] = None,
 ) -> None:
     """Check your own images before training: counts, duplicates, leaks, and the time it takes.
 
     Exit code 2 if they hold an error that training must not ignore; 0 with warnings only.
     """
     from dualstudent.cli.data_check import print_finding
-    from dualstudent.cli.own_images import OwnImages, locate_images, recipe_request
+    from dualstudent.cli.own_images import OwnImages
     from dualstudent.data.images.own import list_images
     from dualstudent.data.images.tables import Columns
+    from dualstudent.recipes.chooser import locate_images, recipe_request
 
+    changes = [] if image_size is None else [f"data.image_size={image_size}"]
     asked = recipe_request(
         locate_images(
             data,
@@ -43,9 +46,9 @@ def check(
             path_column=path_column,
             label_column=label_column,
             part_column=part_column,
-        )
+        ),
+        changes,
     )
-    own = OwnImages(console, print_finding)
     columns = Columns(path_column, label_column, part_column)
-    found = own.look(list_images(data, target, unlabeled, columns), image_size)
-    own.forecast(asked, found)
+    listing = list_images(data, target, unlabeled, columns)
+    OwnImages(console, print_finding).forecast(asked, listing, changes)

@@ -50,10 +50,9 @@ def train(
     asked, name = _asked_for(recipe, data, target, changes)
     folder = out or Path("runs") / f"{name}-{asked.seed}"
     Run.check_free(folder)  # before the images are read, which may take long
-    chosen = own.choose(asked, changes) if recipe is None else asked
-    own.get_ready(chosen.data)
+    chosen, prepared = own.choose(asked, changes) if recipe is None else (asked, own.prepare(asked))
     with progress_on(console) as progress:
-        run = train_by(chosen, folder, progress.observer(folder.name))
+        run = train_by(chosen, folder, progress.observer(folder.name), prepared)
     print_outcome(run)
     if chosen.data.path is not None:
         own.say_what_next(run)
@@ -63,8 +62,8 @@ def _asked_for(
     recipe: str | None, data: Path | None, target: Path | None, changes: list[str]
 ) -> "tuple[Recipe, str]":
     """The recipe as far as the user stated it, and a name for the run."""
-    from dualstudent.cli.own_images import locate_images, recipe_for_images, recipe_request
     from dualstudent.recipes import load_recipe
+    from dualstudent.recipes.chooser import locate_images, recipe_for_images, recipe_request
 
     if data is None:
         if target is not None:

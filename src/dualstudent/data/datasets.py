@@ -18,8 +18,8 @@ from dualstudent.errors import UserError
 _NAMES_SHOWN = 20
 
 
-class DataSet(Protocol):
-    """A labeled data set: images in memory, or files to read them from."""
+class Labels(Protocol):
+    """The labels of a data set, without its images."""
 
     @property
     def name(self) -> str:
@@ -33,6 +33,15 @@ class DataSet(Protocol):
     def classes(self) -> tuple[str, ...]:
         """The names of the C classes."""
 
+    def __len__(self) -> int: ...
+
+    def fingerprint(self) -> str:
+        """Equal exactly if the data are."""
+
+
+class DataSet(Labels, Protocol):
+    """A labeled data set: images in memory, or files to read them from."""
+
     @property
     def channels(self) -> int: ...
 
@@ -40,16 +49,11 @@ class DataSet(Protocol):
     def image_size(self) -> int:
         """Pixels a side, if nobody asks for another number."""
 
-    def __len__(self) -> int: ...
-
     def select(self, indices: Tensor) -> Self:
         """Only the images at ``indices``, in that order."""
 
     def of_classes(self, names: Sequence[str]) -> Self:
         """Only the images of the classes ``names``, labeled in the order of these."""
-
-    def fingerprint(self) -> str:
-        """Equal exactly if the data are."""
 
 
 def check_labels(data: DataSet) -> None:

@@ -1,7 +1,7 @@
 """From the names of data sets to what a run may see: images, and the labels it was given."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from dualstudent.data.batching.broken import Tally
 from dualstudent.data.datasets import DataSet, ImageFiles, Images
 from dualstudent.data.file_samples import FileSamples
-from dualstudent.data.images.cache import decode_images
+from dualstudent.data.images.cache import DecodedImages, decode_images
 from dualstudent.data.images.decoding import Channels
 from dualstudent.data.images.listing import Listing, Part
 from dualstudent.data.images.own import list_images, prepare_files
@@ -25,7 +25,7 @@ from dualstudent.data.splits import choose_images, choose_labeled, read_manifest
 from dualstudent.data.transforms.normalization import Normalization
 from dualstudent.data.transforms.policy import Transforms
 from dualstudent.errors import UserError
-from dualstudent.parallel import count_cores
+from dualstudent.parallel import Progress, count_cores
 from dualstudent.settings import Settings
 
 OWN_IMAGE_SIZE = 32  # pixels a side of own images, if nobody says
@@ -159,12 +159,18 @@ class DataSettings(Settings):
         columns = Columns(self.path_column, self.label_column, self.part_column)
         return list_images(self.path, self.target_path, self.unlabeled, columns)
 
+    def decode(self, progress: Progress | None = None) -> DecodedImages:
+        """The own images that ``path`` names, at the size that a run sees."""
+        size = self.image_size or OWN_IMAGE_SIZE
+        return decode_images(self.listing(), size, self.channels, progress=progress)
+
 
 def prepare(
     settings: DataSettings,
     seed: int,
     transforms: Transforms | None = None,
     normalization: Normalization | None = None,
+    images: DecodedImages | None = None,
 ) -> PreparedData:
     """Load what ``settings`` name and hide the labels that the run must not see.
 
@@ -173,12 +179,13 @@ def prepare(
         seed: decides which samples have a label.
         transforms: what perturbs a view; default: nothing.
         normalization: of the pixel values.
+        images: of ``settings.path``, if they have been decoded already.
     """
     transforms, normalization = transforms or Transforms(), normalization or Normalization()
     if settings.path is not None:
-        size = settings.image_size or OWN_IMAGE_SIZE
-        images = decode_images(settings.listing(), size, settings.channels)
-        return prepare_files(images, settings.validation, seed, transforms, normalization)
+        images = images or settings.decode()
+        data = prepare_files(images, settings.validation, seed, transforms, normalization)
+        return replace(data, settings=settings)
     if settings.source is None:
         raise UserError(
             "the recipe names no data.source: its data are handed over from Python, as the "

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dualstudent.data.batching.broken import Tally
-from dualstudent.data.datasets import DataSet
+from dualstudent.data.datasets import Labels
 from dualstudent.data.samples import Samples, feed
 from dualstudent.settings import Settings
 
@@ -42,7 +42,7 @@ class PreparedData:
     unlabeled: Tensor
     test: Samples
     test_labels: Tensor
-    source: DataSet | None = None
+    source: Labels | None = None
     test_files: tuple[Path, ...] = ()
     left_out: int = 0
     target_from: int | None = None

@@ -11,6 +11,7 @@ from dualstudent.data.batching.broken import Tally
 from dualstudent.data.transforms.normalization import Normalization, normalize
 from dualstudent.data.transforms.policy import Draw, Transforms, perturb
 
+_CHUNK = 1024  # images that are hashed together
 _SHARE_OF_DEVICE = 1 / 4  # of its free memory, for samples; networks and views need the rest
 
 
@@ -99,6 +100,8 @@ class ImageSamples(Samples):
         transforms: what perturbs a weak and a strong view.
         normalization: of the pixel values.
         device: where views are made; default: where the pixels are.
+        rows: (n,) int64, the images to take, in this order; default: all. They are not copied, so
+            that pixels may be mapped from a file that is larger than the memory.
 
     Example:
         >>> black = torch.zeros(5, 1, 2, 2, dtype=torch.uint8)
@@ -117,10 +120,11 @@ class ImageSamples(Samples):
         transforms: Transforms,
         normalization: Normalization,
         device: torch.device | None = None,
+        rows: Tensor | None = None,
     ) -> None:
         normalization.check_fits(pixels.shape[1])
         transforms.check_fits(*pixels.shape[2:])
-        self.pixels, self._device = pixels, device or pixels.device
+        self.pixels, self._rows, self._device = pixels, rows, device or pixels.device
         self._transforms, self._normalization = transforms, normalization
 
     @property
@@ -132,11 +136,10 @@ class ImageSamples(Samples):
         return 1 / min(self._normalization.std)
 
     def __len__(self) -> int:
-        return len(self.pixels)
+        return len(self.pixels if self._rows is None else self._rows)
 
     def views(self, indices: Tensor, draws: Sequence[Draw | None]) -> list[Tensor]:
-        chosen = self.pixels[indices.to(self.pixels.device, non_blocking=True)]
-        chosen = chosen.to(self._device, non_blocking=True)
+        chosen = self._chosen(indices).to(self._device, non_blocking=True)
         return [
             normalize(chosen, self._normalization)
             if draw is None
@@ -145,17 +148,26 @@ class ImageSamples(Samples):
         ]
 
     def pictures(self, indices: Tensor) -> Tensor | None:
-        return self.pixels[indices.to(self.pixels.device)].cpu()
+        return self._chosen(indices).cpu()
 
     def identify(self, digest: Digest) -> None:
-        feed(digest, self.pixels)
+        digest.update(repr((len(self), *self.shape)).encode())
+        for indices in torch.split(torch.arange(len(self)), _CHUNK):
+            digest.update(self._chosen(indices).numpy().data)
+
+    def _chosen(self, indices: Tensor) -> Tensor:
+        if self._rows is not None:
+            indices = self._rows[indices.to(self._rows.device)]
+        return self.pixels[indices.to(self.pixels.device, non_blocking=True)]
 
     def to(self, device: torch.device | str) -> Self:
         device = torch.device(device)
-        free = free_memory(device)
-        fits = free is None or self.pixels.nbytes <= free * _SHARE_OF_DEVICE
-        pixels = self.pixels.to(device) if fits else self.pixels
-        return type(self)(pixels, self._transforms, self._normalization, device)
+        free, pixels, rows = free_memory(device), self.pixels, self._rows
+        fits = free is None or len(self) * pixels[:1].nbytes <= free * _SHARE_OF_DEVICE
+        if fits and device != pixels.device:
+            chosen = pixels if rows is None else pixels[rows]
+            pixels, rows = chosen.to(device), None
+        return type(self)(pixels, self._transforms, self._normalization, device, rows)
 
 
 def free_memory(device: torch.device) -> int | None:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from dualstudent.data.datasets import DataSet
+from dualstudent.data.datasets import DataSet, Labels
 from dualstudent.errors import UserError
 from dualstudent.generators import make_generator
 
@@ -38,7 +38,7 @@ def choose_images(data: DataSet, count: int, seed: int) -> Tensor:
     return _balanced(data, count, seed, "images")
 
 
-def choose_held_out(data: DataSet, share: float, seed: int, distinct: Tensor) -> Tensor:
+def choose_held_out(data: Labels, share: float, seed: int, distinct: Tensor) -> Tensor:
     """Positions of a share of each class, to validate on, sorted; every class keeps a sample.
 
     Args:
@@ -70,7 +70,7 @@ def share_of_class(count: int, share: float) -> int:
     return max(0, min(round(share * count), count - 1))
 
 
-def _members(data: DataSet, seed: int, what: str) -> tuple[Tensor, ...]:
+def _members(data: Labels, seed: int, what: str) -> tuple[Tensor, ...]:
     """The indices of each class, shuffled."""
     shuffled = torch.randperm(len(data), generator=make_generator(seed, what))
     by_class = shuffled[data.labels[shuffled].argsort(stable=True)]
@@ -126,7 +126,7 @@ def _of_each_class(data: DataSet, wanted: int | str, what: str) -> int:
     return each
 
 
-def write_manifest(path: Path, data: DataSet, labeled: Tensor, seed: int) -> None:
+def write_manifest(path: Path, data: Labels, labeled: Tensor, seed: int) -> None:
     """Write down which samples of which data have a label, so that it can be repeated."""
     manifest = {
         "data": data.name,

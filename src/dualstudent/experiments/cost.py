@@ -1,26 +1,29 @@
 """What runs will cost on this machine: steps counted, the time of one measured."""
 
 import math
-import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
+from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 import torch
-from torch.optim import SGD
 
-from dualstudent.batch import Batch
+from dualstudent.data.batching.loader import BatchSettings
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import ImageSamples
 from dualstudent.data.splits import share_of
-from dualstudent.data.transforms.policy import Transforms
 from dualstudent.grid import runs_at_a_time
-from dualstudent.methods import Method
 from dualstudent.recipes.schema import Recipe
-from dualstudent.training.trainer import build_method
+from dualstudent.training.forecast import (
+    count_gpus,
+    measure_evaluation,
+    measure_step,
+    run_alone,
+)
+from dualstudent.training.trainer import Trainer
 
-_LONG_ENOUGH = 0.2  # seconds; then a batch is large enough to conclude from
+_SMALLEST_BATCH = 4
+_LONG_ENOUGH = 0.5  # seconds; then a batch is large enough to conclude from
 
 
 class Published(NamedTuple):
@@ -88,7 +91,7 @@ class Stopwatch:
         pace = self._pace(recipe)
         tests = math.ceil(recipe.schedule.epochs / recipe.evaluation.every)
         looks = tests * 2 * _tested(recipe)  # each image clean and perturbed
-        training = steps_of(recipe) * recipe.batch.size * pace.training / _gpus(recipe)
+        training = steps_of(recipe) * recipe.batch.size * pace.training / count_gpus(recipe)
         return training + looks * pace.test  # one process tests
 
     def _pace(self, recipe: Recipe) -> Pace:
@@ -105,15 +108,17 @@ class Stopwatch:
 
 
 def measure_pace(recipe: Recipe) -> Pace:
-    """Take steps on random images, in ever larger batches until one takes long enough."""
-    method, optimizers = _built(recipe)
-    size = 2
-    _step(method, optimizers, _random_batch(recipe, size))  # the first one is slower
+    """Take steps on black images, in ever larger batches until one takes long enough."""
+    size = min(_SMALLEST_BATCH, recipe.batch.size)
     while True:
-        batch = _random_batch(recipe, size)
-        seconds = _timed(partial(_step, method, optimizers, batch))
-        if seconds > _LONG_ENOUGH or size == recipe.batch.size:
-            return Pace(seconds / size, _timed(partial(_look, method, batch)) / size)
+        labeled = max(1, size * recipe.batch.labeled // recipe.batch.size)
+        batch = BatchSettings(size=size, labeled=labeled)
+        small = recipe.model_copy(update={"batch": batch, "device": run_alone(recipe.device)})
+        with closing(Trainer(small, _stand_in(recipe, batch))) as trainer:
+            seconds = measure_step(trainer, seconds=0.0)
+            if seconds > _LONG_ENOUGH or size == recipe.batch.size:
+                looks = 2 * size  # each image clean and perturbed
+                return Pace(seconds / size, measure_evaluation(trainer) / looks)
         size = min(2 * size, recipe.batch.size)
 
 
@@ -129,68 +134,22 @@ def _together(recipes: Collection[Recipe], stopwatch: Stopwatch) -> float:
     return max(sum(of_runs) / runs_at_a_time(recipes), max(of_runs, default=0.0))
 
 
-def _built(recipe: Recipe) -> tuple[Method, list[SGD]]:
-    """The method in front of random images, and an optimizer for each student."""
-    method = build_method(recipe, _stand_in(recipe)).to(_device(recipe)).train()
-    return method, [
-        SGD(student.parameters(), lr=1e-3, momentum=0.9, nesterov=True)
-        for student in method.students
-    ]
-
-
-def _stand_in(recipe: Recipe) -> PreparedData:
+def _stand_in(recipe: Recipe, batch: BatchSettings) -> PreparedData:
     """Data of the right shape and number of classes, of which a batch is all there is."""
-    black = torch.zeros(recipe.batch.size, *_shape(recipe), dtype=torch.uint8)
-    images = ImageSamples(black, Transforms(), recipe.normalization)
-    indices = torch.arange(len(images))
+    black = torch.zeros(batch.size, *_shape(recipe), dtype=torch.uint8)
+    images = ImageSamples(black, recipe.transforms, recipe.normalization)
     classes = tuple(map(str, range(_classes(recipe))))
-    unknown = torch.full((len(images),), -1)
-    return PreparedData(classes, images, unknown, indices, indices, images, unknown)
-
-
-def _random_batch(recipe: Recipe, size: int) -> Batch:
-    device = _device(recipe)
-    views = [
-        torch.randn(size, *_shape(recipe), device=device).to(memory_format=torch.channels_last)
-        for _ in range(2)
-    ]
-    indices = torch.arange(size, device=device)
-    known = indices >= size - max(1, size * recipe.batch.labeled // recipe.batch.size)
-    labels = torch.where(known, indices % _classes(recipe), -1)
-    return Batch((views[0], views[1]), labels, ~known, indices)
-
-
-def _step(method: Method, optimizers: list[SGD], batch: Batch) -> None:
-    losses = method.losses(batch, ramp=1.0)
-    torch.autograd.backward(torch.stack([loss.total for loss in losses]).sum())
-    for optimizer in optimizers:
-        optimizer.step()
-        optimizer.zero_grad()
-    method.after_step(0)
-
-
-@torch.inference_mode()
-def _look(method: Method, batch: Batch) -> None:
-    for network in method.evaluated.values():
-        network(batch.views[0])
-
-
-def _timed(work: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    work()
-    if torch.accelerator.is_available():
-        torch.accelerator.synchronize()
-    return time.perf_counter() - started
+    truth = torch.arange(batch.size) % len(classes)
+    labels = truth.clone()
+    labels[batch.labeled :] = -1
+    labeled = torch.arange(batch.labeled)
+    unlabeled = torch.arange(batch.labeled, batch.size)
+    rest = unlabeled if len(unlabeled) else labeled
+    return PreparedData(classes, images, labels, labeled, rest, images, truth)
 
 
 def _device(recipe: Recipe) -> str:
     return recipe.device.gpu or "cpu"
-
-
-def _gpus(recipe: Recipe) -> int:
-    """How many share the batches of a run; 1 also where there are none."""
-    there = torch.cuda.device_count() if recipe.device.gpu == "cuda" else 1
-    return min(recipe.device.processes, there)
 
 
 def _published(name: str | None) -> Published:

@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dualstudent.data.datasets import ImageFiles
-from dualstudent.data.images.cache import decode_images
+from dualstudent.data.images.cache import DecodedImages
 from dualstudent.data.images.decoding import UnreadableImage
 from dualstudent.data.images.listing import Listing
-from dualstudent.data.prepare import OWN_IMAGE_SIZE, DataSettings
+from dualstudent.data.prepare import DataSettings
 from dualstudent.data.prepared import PreparedData
 from dualstudent.errors import UserError
-from dualstudent.parallel import Progress
 
 
 @dataclass(frozen=True)
@@ -47,15 +46,8 @@ class ImageNames:
     unlabeled: int | None = None
 
 
-def own_names(settings: DataSettings, progress: Progress | None) -> ImageNames:
-    """Of own images, as :func:`~dualstudent.data.images.own.prepare_files` lays them out.
-
-    Args:
-        settings: name their path.
-        progress: is told how many files were compared.
-    """
-    size = settings.image_size or OWN_IMAGE_SIZE
-    images = decode_images(settings.listing(), size, settings.channels, progress=progress)
+def own_names(images: DecodedImages) -> ImageNames:
+    """Of own images, as :func:`~dualstudent.data.images.own.prepare_files` lays them out."""
     listing = images.listing
     _check_fit_into_a_table(listing)
     known = tuple(

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from dualstudent.atomic import create_text_file
 from dualstudent.data.images.decoding import UnreadableImage
+from dualstudent.data.images.own import LabeledImages
 from dualstudent.errors import UserError, escape_line
 from dualstudent.labeling.features import extract_features
 from dualstudent.labeling.images import ImageNames, own_names, published_names
@@ -112,7 +113,7 @@ def write_labels(
     if not 0 < precision <= 1:
         raise UserError(f"precision = {precision}: use a share above 0, at most 1")
     with create_text_file(Path(output)) as file, StopRequest() as stop:
-        trainer, names = _opened(run, progress)
+        trainer, names = _open(run)
         yardstick = Yardstick.measured(trainer, precision)
         found = _asked(trainer, yardstick, progress, stop)
         order = rank_for_labeling(trainer, found.indices, found.doubt)
@@ -135,19 +136,20 @@ def write_labels(
     )
 
 
-def _opened(run: Run, progress: Progress | None) -> tuple[Trainer, ImageNames]:
+def _open(run: Run) -> tuple[Trainer, ImageNames]:
     settings = run.read_recipe().data
     if settings.path is None and settings.source is None:
         raise UserError(
             f"{run.folder}: was trained on data handed over from Python, whose samples have no "
             "names to list; train with --data, or by a recipe with a data.source"
         )
-    run.read_result()  # refuses a run that has not finished, before a long look at images
-    names = own_names(settings, progress) if settings.path is not None else None
     trainer = load_trained(run)
     if trainer.data.everything_labeled:
         raise UserError(f"{run.folder}: every image has a label; there is nothing left to label")
-    return trainer, names or published_names(settings, trainer.data)
+    source = trainer.data.source
+    if isinstance(source, LabeledImages):
+        return trainer, own_names(source.images)
+    return trainer, published_names(settings, trainer.data)
 
 
 def _asked(

@@ -1,15 +1,20 @@
 """A recipe for own images, chosen from what a check found, with a reason for every choice."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from dualstudent.data.images.check import DataCheck
+from dualstudent.data.images.decoding import Channels
+from dualstudent.data.prepare import OF_PUBLISHED
 from dualstudent.data.splits import share_of_class
-from dualstudent.recipes.reading import merge
+from dualstudent.errors import UserError
+from dualstudent.recipes.reading import apply_changes, merge, recipe_table, validate
+from dualstudent.recipes.schema import Recipe
 from dualstudent.settings import Table
 
-NETWORKS = ("digits-cnn", "quick-cnn", "cnn13", "resnext50")  # one of these is chosen
+_NETWORKS = ("digits-cnn", "quick-cnn", "cnn13", "resnext50")  # one of these is chosen
 _STEPS = {"cpu": 2_000, "cuda": 20_000}
 _SIZES = {"cpu": (32, 64), "cuda": (32, 64, 128, 224)}
 _SMALLEST = 16  # pixels a side that every network takes
@@ -26,21 +31,84 @@ class Choice:
     Attributes:
         table: of the recipe; where the images are is as it was set.
         reasons: setting → why it is as it is.
-        steps: of the whole training.
-        evaluated: how many images each evaluation looks at.
     """
 
     table: Table
     reasons: dict[str, str]
-    steps: int
-    evaluated: int
+
+
+def locate_images(path: Path, **others: Path | str | None) -> Table:
+    """Settings of ``data``: of a folder or table, and of whatever else is said of it."""
+    return {"path": str(path)} | {k: str(v) for k, v in others.items() if v is not None}
+
+
+def recipe_for_images(recipe: str, where: Table, changes: Sequence[str]) -> Recipe:
+    """A recipe with own images in place of the data that it names.
+
+    Args:
+        recipe: name or path.
+        where: of :func:`locate_images`.
+        changes: ``"key=value"`` each.
+    """
+    table = recipe_table(recipe)
+    kept = {key: value for key, value in table.get("data", {}).items() if key not in OF_PUBLISHED}
+    return validate(apply_changes(table | {"data": kept | where}, changes), recipe)
+
+
+def recipe_request(where: Table, changes: Sequence[str] = ()) -> Recipe:
+    """What the user set, on top of anything valid: refused before the images are read.
+
+    Of the recipe only data, seed and device are of use.
+
+    Args:
+        where: of :func:`locate_images`.
+        changes: ``"key=value"`` each.
+    """
+    base = merge(recipe_table("demo"), {"schedule": {"epochs": 1}}) | {"data": where}
+    refused: list[UserError] = []
+    for name in _NETWORKS:  # which of them is chosen, and so what can be set, is not known yet
+        table = base | {"network": {"name": name}}
+        try:
+            return validate(apply_changes(table, changes), f"chosen for {where['path']}")
+        except UserError as error:
+            refused.append(error)
+    raise refused[0]
+
+
+def choose_form(asked: Recipe, typical: int, is_gray: bool) -> tuple[int, Channels]:
+    """Pixels a side and channels that images are decoded to: as set, else as suits them.
+
+    Args:
+        asked: of :func:`recipe_request`.
+        typical: pixels of the short side, the median over the images.
+        is_gray: whether the images are known to have no color.
+    """
+    data = asked.data
+    size = data.image_size or _image_size(typical, asked.device.gpu == "cuda")
+    return size, 1 if is_gray and "channels" not in data.model_fields_set else data.channels
+
+
+def complete_recipe(
+    asked: Recipe, check: DataCheck, changes: Sequence[str]
+) -> tuple[Recipe, dict[str, str]]:
+    """A recipe that suits the images of a check, and setting → why it is as it is.
+
+    Args:
+        asked: of :func:`recipe_request`, with the same changes.
+        check: of the images, in the form of :func:`choose_form`.
+        changes: ``"key=value"`` each; they win, and the rest goes with them.
+    """
+    choice = choose_recipe(check, asked.device.gpu == "cuda", apply_changes({}, changes))
+    where = asked.data.model_dump(mode="json", exclude_unset=True)
+    recipe = validate(merge(choice.table, {"data": where}), f"chosen for {asked.data.path}")
+    return recipe, choice.reasons
 
 
 def choose_recipe(check: DataCheck, cuda: bool, wanted: Mapping[str, Any] | None = None) -> Choice:
     """What suits the images of a check on this machine, and goes with what is set already.
 
     Args:
-        check: of the images.
+        check: of the images, at the size that they are trained at.
         cuda: whether a GPU computes; without, everything is so small that a CPU finishes.
         wanted: what the user set, as tables of a recipe that were found valid.
     """
@@ -69,8 +137,6 @@ def choose_recipe(check: DataCheck, cuda: bool, wanted: Mapping[str, Any] | None
     return Choice(
         merge(_table(data, network, batch, epochs), wanted),
         {key: set_already.get(key, reason) for key, reason in reasons.items()},
-        epochs * per_epoch,
-        sum(check.test.values()) or held_out,
     )
 
 
@@ -96,31 +162,37 @@ def _table(data: Table, network: str, batch: dict[str, int], epochs: int) -> Tab
 
 def _data(check: DataCheck, cuda: bool, wanted: Mapping[str, Any]) -> tuple[Table, dict[str, str]]:
     """How images are brought to one form and what is held out, and why."""
-    size, why_size = _image_size(check.typical, cuda)
     validation, why_validation = _validation(check)
     chosen = {
-        "image_size": size,
+        "image_size": check.size,
         "channels": 1 if check.is_gray else 3,
         "validation": validation,
     }
     reasons = {
-        "data.image_size": why_size,
+        "data.image_size": _about_size(check.typical, check.size, cuda),
         "data.channels": f"the images are {'gray' if check.is_gray else 'in color'}",
         "data.validation": why_validation,
     }
     return chosen | dict(wanted), reasons
 
 
-def _image_size(typical: int, cuda: bool) -> tuple[int, str]:
+def _image_size(typical: int, cuda: bool) -> int:
     """Small images nearly as they are, larger ones at the largest size that enlarges few."""
     sizes = _SIZES["cuda" if cuda else "cpu"]
-    why = f"half of the images have a short side of {typical:,} pixels or more"
     if typical <= sizes[0]:
-        size = max(_SMALLEST, 4 * round(typical / 4))
-        return size, why + (f"; {size} is the least" if size > typical + 2 else "")
-    size = max(size for size in sizes if size <= typical)
-    most = f"; {size} is the most that is chosen {'' if cuda else 'without a GPU'}".rstrip()
-    return size, why + (most if size == sizes[-1] < typical else "")
+        return max(_SMALLEST, 4 * round(typical / 4))
+    return max(size for size in sizes if size <= typical)
+
+
+def _about_size(typical: int, size: int, cuda: bool) -> str:
+    why = f"half of the images have a short side of {typical:,} pixels or more"
+    if size == _SMALLEST > typical + 2:
+        return f"{why}; {size} is the least"
+    if size == _SIZES["cuda" if cuda else "cpu"][-1] < typical:
+        return (
+            f"{why}; {size} is the most that is chosen {'' if cuda else 'without a GPU'}".rstrip()
+        )
+    return why
 
 
 def _network(channels: int, size: int, cuda: bool) -> tuple[str, str]:

@@ -32,7 +32,7 @@ def data(tmp_path: Path) -> Path:
 
 def checked(data: Path, size: int = 16) -> DataCheck:
     listing = list_folder(data)
-    return check_images(decode_images(listing, size, folder=data.parent / "cache", workers=1))
+    return check_images(decode_images(listing, size, folder=data.parent / "cache"))
 
 
 def only_finding(data: Path, size: int = 16) -> Finding:
@@ -182,7 +182,7 @@ def test_a_target_without_test_images_cannot_be_judged_by_labels_of_the_source(
 
     def messages() -> list[str]:
         listing = list_domains(data, tmp_path / "target")
-        images = decode_images(listing, 16, folder=tmp_path / "cache", workers=1)
+        images = decode_images(listing, 16, folder=tmp_path / "cache")
         return [finding.message for finding in check_images(images).findings]
 
     assert any("target has no test images" in message for message in messages())

@@ -1,45 +1,55 @@
-"""Images decoded once: bytes of one size in a memory-mapped file, found again by content."""
+"""Own images decoded once; their pixels stay in a file that is mapped and never read as a whole.
 
+A folder of the cache holds the images of one place on disk, at one size:
+
+    pixels      rows of (channels, size, size) bytes; new ones are only ever appended
+    index.json  what is known of every file: in which row it is, or why it cannot be read
+    lock        held by the one process that appends
+
+The index is replaced as a whole, after its rows are on disk, and nobody looks at rows that it does
+not name. So whatever stops a process, what it leaves behind is whole.
+"""
+
+import fcntl
 import hashlib
+import json
 import math
+import os
+import shutil
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import closing
-from dataclasses import dataclass, replace
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dualstudent.atomic import atomic_write
 from dualstudent.data.images.decoding import (
+    DECODER,
     Channels,
+    Header,
     UnreadableImage,
     decode,
+    read_header,
     read_image_file,
     resize,
-)
-from dualstudent.data.images.entries import (
-    DecodedFile,
-    Entry,
-    FileFacts,
-    Kind,
-    entries_of,
-    name_of,
-    store,
-    tidy,
 )
 from dualstudent.data.images.listing import Listing
 from dualstudent.data.sources.files import cache_folder
 from dualstudent.errors import UserError
-from dualstudent.parallel import Progress, count_cores, map_processes, map_threads
+from dualstudent.parallel import Progress, count_cores, map_threads
 from dualstudent.signals import Interrupted, StopRequest
 
-T = TypeVar("T")
-
-_FILES_PER_PIECE = 16
-_FILES_PER_PROCESS = 256  # for fewer, starting another process takes longer than it saves
+_SECONDS_KEPT = 30 * 24 * 3600.0  # since the last use
 _NS_UNTIL_SETTLED = 2 * 10**9  # the coarsest clock of a usual file system
+_UNREADABLE = Header(0, 0, is_gray=False)
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -47,19 +57,27 @@ class DecodedImages:
     """The readable images of a listing, in its order.
 
     Attributes:
-        listing: of the readable files; place i here is place i in the arrays.
-        pixels: (N, channels, size, size) uint8, mapped from a file that may be larger than the
+        listing: of the N readable files.
+        pixels: (M, channels, size, size) uint8, mapped from a file that may be larger than the
             memory; it can only be read.
+        rows: (N,) where in ``pixels`` each image is.
         sizes: (N, 2) height and width of each before resizing.
         digests: (N,) of each in full size: equal exactly if the images are, pixel by pixel.
+        is_gray: whether no image has any color.
         unreadable: the files that were left out, and why.
     """
 
     listing: Listing
     pixels: NDArray[np.uint8]
+    rows: NDArray[np.int64]
     sizes: NDArray[np.int32]
     digests: NDArray[np.bytes_]
+    is_gray: bool
     unreadable: tuple[UnreadableImage, ...]
+
+    def chunks(self, length: int) -> Iterator[NDArray[np.uint8]]:
+        """All images in the order of the listing, (≤ ``length``, channels, size, size) each."""
+        return (self.pixels[self.rows[i : i + length]] for i in range(0, len(self.rows), length))
 
 
 def decode_images(
@@ -68,200 +86,270 @@ def decode_images(
     channels: Channels = 3,
     *,
     progress: Progress | None = None,
-    workers: int | None = None,
     folder: Path | None = None,
 ) -> DecodedImages:
     """Every readable image of a listing at one size; decoded only if its content is new.
 
-    Worker processes read and decode what no entry of the cache holds; the rest is copied from
-    there, into an entry of this listing. A file whose name, number, size and times are those of
-    a file that an entry was made from is taken for the same without being read: its content
-    cannot change without the time that the system keeps of it, unless somebody sets back the
-    clock. All others are read: once, or twice if their length is that of a file that is known.
+    A file with the number, size and times of a known one is taken for the same without being
+    read. Any other file is read, and decoded unless its content is known: a file that was moved
+    or copied is not decoded again.
 
     Args:
         listing: the files.
         size: the short side is brought to it, then the center square is taken.
         channels: 3 for color, 1 for gray.
-        progress: is told how many files were compared, then how many are in the new entry.
-        workers: how many processes; default: by cores and number of files.
+        progress: is told how many of the new files are done.
         folder: of the cache; default: $DUALSTUDENT_CACHE, else the user's cache folder.
 
     Raises:
-        UserError: if no image can be read, or without space and rights for the cache.
-        Interrupted: after Ctrl-C, SIGTERM or SIGHUP; nothing is left behind.
+        UserError: if no image can be read, or the cache cannot be written.
+        Interrupted: after Ctrl-C, SIGTERM or SIGHUP; what is decoded by then is kept.
     """
-    kind, cache, paths = Kind(size, channels), cache_folder(folder), listing.paths
-    with StopRequest() as stop:
-        entries = entries_of(kind, cache)
-        found = _compared(paths, _Known(entries), _Watch(len(paths), progress, stop))
-        entry = _holding(found, entries, kind)
-        if entry is None:
-            watch = _Watch(len(paths), progress, stop)
-            with closing(_assembled(paths, found, kind, workers, watch)) as files:
-                entry = store(files, len(paths), kind, cache)
-            tidy(entry, entries, cache)
-    return _images(entry, listing)
+    cache = cache_folder(folder)
+    store = _Store(cache, listing, size, channels)
+    files = store.find(listing.paths)
+    if None in files:
+        try:
+            files = store.add(listing.paths, progress)
+            _remove_unused(cache)
+        except OSError as error:
+            raise UserError(
+                f"cannot write to {cache}: {error.strerror}; make space there, or set "
+                "DUALSTUDENT_CACHE to a folder of yours"
+            ) from error
+    return store.open(listing, [file for file in files if file is not None])
 
 
-class _Watch:
-    """Shows how many files are done, and obeys a request to stop."""
+def measure_images(
+    listing: Listing, *, progress: Progress | None = None, folder: Path | None = None
+) -> tuple[int, bool]:
+    """What can be said of images without decoding any: from the cache, else from their headers.
 
-    def __init__(self, total: int, progress: Progress | None, stop: StopRequest) -> None:
-        self._done, self._total = 0, total
-        self._progress, self._stop = progress, stop
-        if progress is not None:
-            progress.on_start(0, total)
+    Args:
+        listing: the files.
+        progress: is told how many files were looked at.
+        folder: of the cache; default: $DUALSTUDENT_CACHE, else the user's cache folder.
 
-    def add(self, count: int) -> None:
-        self._done += count
-        if self._progress is not None:
-            self._progress.on_step(self._done)
-        if self._stop.received:
-            done = f"{self._done:,} of {self._total:,} files"
-            raise Interrupted(self._stop.received, done, "the same command")
+    Returns:
+        Pixels of the short side, the median over the images; and whether all are known to be gray.
+    """
+    known: dict[str, Header] = {}
+    for store in cache_folder(folder).glob(f"{_name_place(listing)}-*"):
+        for file in _read_index(store):
+            is_gray = file.is_gray or (file.stamp in known and known[file.stamp].is_gray)
+            known[file.stamp] = Header(*file.size, is_gray)
 
+    def measure(path: Path) -> Header:
+        try:
+            return known.get(_stamp(path) or "new") or read_header(path)
+        except UnreadableImage:
+            return _UNREADABLE
 
-class _Known:
-    """The files that some entries hold, by what tells them."""
-
-    def __init__(self, entries: Iterable[Entry]) -> None:
-        files = [file for entry in entries for file in entry.files()]
-        self._by_stamp = {file.facts.stamp: file for file in files if file.facts.stamp}
-        self._by_content = {file.facts.content: file for file in files if file.facts.content}
-        self._lengths = {file.facts.length for file in files}
-
-    def find(self, paths: Sequence[Path]) -> list[DecodedFile | None]:
-        """Each file as it is known, None for those that are new."""
-        return [self._find(path) for path in paths]
-
-    def _find(self, path: Path) -> DecodedFile | None:
-        length, stamp = _length_and_stamp(path)
-        if stamp in self._by_stamp:
-            return self._by_stamp[stamp]
-        if length not in self._lengths:
-            return None  # a new file is read when it is decoded, and only then
-        content, facts = _read(path)
-        if content is None:
-            return DecodedFile(facts, None)
-        file = self._by_content.get(facts.content)
-        return file and replace(file, facts=replace(file.facts, stamp=facts.stamp))
+    with map_threads(measure, listing.paths, count_cores()) as results, StopRequest() as stop:
+        found = list(_watch(results, len(listing), progress, stop))
+    headers = [header for header in found if header != _UNREADABLE]
+    short_sides = [min(header.height, header.width) for header in headers] or [0]
+    return int(np.median(short_sides)), all(header.is_gray for header in headers)
 
 
-def _compared(paths: Sequence[Path], known: _Known, watch: _Watch) -> list[DecodedFile | None]:
-    compared: list[DecodedFile | None] = []
-    with map_threads(known.find, _pieces(paths), count_cores()) as results:
-        for found in results:
-            compared += found
-            watch.add(len(found))
-    return compared
+class _File(NamedTuple):
+    """What is known of one file.
+
+    Attributes:
+        stamp: the same again only if the file is unchanged; empty where that cannot be told.
+        content: digest of its bytes; empty if it could not be opened.
+        row: of its pixels; −1 if there are none.
+        size: height and width of the image, before resizing.
+        digest: of all its pixels, before resizing.
+        is_gray: whether it is known to have no color.
+        reason: why there are no pixels; empty if there are.
+    """
+
+    stamp: str
+    content: str
+    row: int = -1
+    size: tuple[int, int] = (0, 0)
+    digest: str = ""
+    is_gray: bool = False
+    reason: str = ""
 
 
-def _holding(
-    found: Sequence[DecodedFile | None], entries: Iterable[Entry], kind: Kind
-) -> Entry | None:
-    """The entry of exactly these files in this order, if there is one."""
-    facts = [file.facts for file in found if file is not None]
-    if len(facts) < len(found):
-        return None
-    name = name_of(kind, facts)
-    for entry in entries:
-        if entry.folder.name == name:
-            entry.use(facts)
-            return entry
-    return None
+class _Store:
+    """A folder of the cache: the images of one place, at one size."""
+
+    def __init__(self, cache: Path, listing: Listing, size: int, channels: Channels) -> None:
+        kind = f"{channels}x{size}x{size}-{_hash(DECODER.encode(), 8)}"
+        self._folder = cache / f"{_name_place(listing)}-{kind}"
+        self._pixels = self._folder / "pixels"
+        self._shape: tuple[Channels, int, int] = (channels, size, size)
+
+    def find(self, paths: Sequence[Path]) -> list[_File | None]:
+        """What is known of each file, without reading it; None for those that are new."""
+        known = {file.stamp: file for file in self._known() if file.stamp}
+        return [known.get(_stamp(path)) for path in paths]
+
+    def add(self, paths: Sequence[Path], progress: Progress | None) -> list[_File | None]:
+        """Read and decode the files that are new; what is known of each file afterwards."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with (self._folder / "lock").open("ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # until it is closed
+            found = self.find(paths)  # another process may just have added them
+            new = [path for path, file in zip(paths, found, strict=True) if file is None]
+            try:
+                added = iter(self._append(new, progress))
+            except OSError:
+                with suppress(OSError):  # leave no disk full
+                    os.truncate(self._pixels, self._bytes(self._known()))
+                raise
+            return [file or next(added) for file in found]
+
+    def open(self, listing: Listing, files: Sequence[_File]) -> DecodedImages:
+        """The images of ``files``, which are those of the listing."""
+        readable = [i for i, file in enumerate(files) if not file.reason]
+        unreadable = tuple(
+            UnreadableImage(path, file.reason)
+            for path, file in zip(listing.paths, files, strict=True)
+            if file.reason
+        )
+        if not readable:
+            raise UserError(f"none of {len(files)} files can be read as an image; {unreadable[0]}")
+        with suppress(OSError):  # a cache that may only be read serves as well
+            os.utime(self._folder)
+        rows = np.array([files[i].row for i in readable])
+        return DecodedImages(
+            listing.select(readable),
+            # Read only: to map more than the memory holds, systems refuse if it could be written.
+            np.memmap(self._pixels, np.uint8, "r", shape=(int(rows.max()) + 1, *self._shape)),
+            rows,
+            np.array([files[i].size for i in readable], np.int32),
+            np.array([files[i].digest for i in readable], "S"),
+            self._shape[0] == 1 or all(files[i].is_gray for i in readable),
+            unreadable,
+        )
+
+    def _known(self) -> list[_File]:
+        """All files of the index; none if the store is damaged, so that it is filled anew."""
+        files = _read_index(self._folder)
+        try:
+            is_whole = self._pixels.stat().st_size >= self._bytes(files)
+        except OSError:
+            return []
+        return files if is_whole else []
+
+    def _bytes(self, files: Sequence[_File]) -> int:
+        return _count_rows(files) * math.prod(self._shape)
+
+    def _append(self, paths: Sequence[Path], progress: Progress | None) -> list[_File]:
+        before, added = self._known(), list[_File]()
+        row = _count_rows(before)
+        if row == 0:  # not emptied: somebody may have it mapped
+            self._pixels.unlink(missing_ok=True)
+        read = partial(self._read, {file.content: file for file in before})
+        with (
+            self._pixels.open("ab") as pixels,
+            warnings.catch_warnings(action="ignore"),  # what matters is in the reason
+            map_threads(read, paths, count_cores()) as results,
+            StopRequest() as stop,
+        ):
+            pixels.truncate(self._bytes(before))  # what a process that was killed left behind
+            try:
+                for file, image in _watch(results, len(paths), progress, stop):
+                    if image is None:
+                        added.append(file)
+                    else:
+                        pixels.write(image.data)
+                        added.append(file._replace(row=row))
+                        row += 1
+            finally:  # what is done by then is kept
+                pixels.flush()
+                os.fsync(pixels.fileno())
+                _write_index(self._folder, [*before, *added])
+        return added
+
+    def _read(
+        self, known: Mapping[str, _File], path: Path
+    ) -> tuple[_File, NDArray[np.uint8] | None]:
+        """What a file is and, if its content is new and can be decoded, its pixels."""
+        stamp = _stamp(path)  # before: a change while reading makes another
+        channels, size, _ = self._shape
+        name = ""
+        try:
+            content = read_image_file(path)
+            name = _hash(content, 32)
+            if name in known:
+                return known[name]._replace(stamp=stamp), None
+            whole = decode(content, channels)
+        except UnreadableImage as unreadable:
+            return _File(stamp, name, reason=unreadable.reason), None
+        digest = _hash(repr(whole.shape).encode() + whole.tobytes(), 16)
+        gray = (whole == whole[:1]).all() if channels == 3 else read_header(content).is_gray
+        _, height, width = whole.shape
+        file = _File(stamp, name, -1, (height, width), digest, bool(gray))
+        return file, resize(whole, size)
 
 
-def _assembled(
-    paths: Sequence[Path],
-    found: Sequence[DecodedFile | None],
-    kind: Kind,
-    workers: int | None,
-    watch: _Watch,
-) -> Generator[DecodedFile, None, None]:
-    """Every file in order: what is known as it was found, what is new fresh from a worker."""
-    new = [path for path, file in zip(paths, found, strict=True) if file is None]
-    fitting = min(count_cores(), math.ceil(len(new) / _FILES_PER_PROCESS))
-    work = ((piece, kind) for piece in _pieces(new))
-    reasons = []
-    with map_processes(_decode_piece, work, workers or max(fitting, 1)) as results:
-        fresh = (file for files in results for file in files)
-        for piece in _pieces(found):
-            for file in piece:
-                decoded = file or next(fresh)
-                reasons.append(decoded.facts.reason)
-                yield decoded
-            watch.add(len(piece))
-    if all(reasons):
-        first = UnreadableImage(paths[0], reasons[0])
-        raise UserError(f"none of {len(paths)} files can be read as an image; {first}")
+def _name_place(listing: Listing) -> str:
+    """What the names of all stores of these files begin with."""
+    folders = {path.absolute().parent for path in listing.paths}
+    return f"images-{_hash(os.fsencode(os.path.commonpath(folders)), 16)}"
 
 
-def _decode_piece(work: tuple[Sequence[Path], Kind]) -> list[DecodedFile]:
-    """What a worker process does."""
-    paths, kind = work
-    return [_decoded(path, kind) for path in paths]
+def _hash(content: bytes, length: int) -> str:
+    return hashlib.blake2b(content, digest_size=length).hexdigest()
 
 
-def _decoded(path: Path, kind: Kind) -> DecodedFile:
-    content, facts = _read(path)
-    if content is None:
-        return DecodedFile(facts, None)
-    try:
-        pixels = decode(content, kind.channels)
-    except UnreadableImage as unreadable:
-        return DecodedFile(replace(facts, reason=unreadable.reason), None)
-    whole = hashlib.blake2b(repr(pixels.shape).encode(), digest_size=16)
-    whole.update(pixels.data)
-    _, height, width = pixels.shape
-    return DecodedFile(
-        replace(facts, size=(height, width), digest=whole.hexdigest()), resize(pixels, kind.size)
-    )
+def _stamp(path: Path) -> str:
+    """All that changes whenever the content of a file does.
 
-
-def _read(path: Path) -> tuple[bytes | None, FileFacts]:
-    """The content of a file, and what can be said of it without decoding."""
-    length, stamp = _length_and_stamp(path)  # before: a change while reading makes another
-    try:
-        content = read_image_file(path)
-    except UnreadableImage as unreadable:
-        return None, FileFacts("", length, "", reason=unreadable.reason)
-    digest = hashlib.blake2b(content, digest_size=32).hexdigest()
-    return content, FileFacts(digest, len(content), stamp)
-
-
-def _length_and_stamp(path: Path) -> tuple[int, str]:
-    """The size of a file, and a hash of all that changes whenever its content does.
-
-    That is the time of the last change, which programs cannot set, as they can that of the last
-    writing. A file that changed just now has no stamp: it could change again within a tick of
-    the file system's clock.
+    That includes the time of the last change, which programs cannot set, as they can that of the
+    last writing. A file that changed just now has no stamp: it could change again within a tick
+    of the file system's clock.
     """
     try:
         status = path.stat()
     except OSError:
-        return -1, ""
-    if time.time_ns() - max(status.st_ctime_ns, status.st_mtime_ns) < _NS_UNTIL_SETTLED:
-        return status.st_size, ""
-    numbers = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-    told = repr((str(path.absolute()), numbers))
-    return status.st_size, hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
+        return ""
+    written, changed = status.st_mtime_ns, status.st_ctime_ns
+    if time.time_ns() - max(written, changed) < _NS_UNTIL_SETTLED:
+        return ""
+    return f"{status.st_dev} {status.st_ino} {status.st_size} {written} {changed}"
 
 
-def _pieces(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    return (items[i : i + _FILES_PER_PIECE] for i in range(0, len(items), _FILES_PER_PIECE))
+def _count_rows(files: Sequence[_File]) -> int:
+    return 1 + max((file.row for file in files), default=-1)
 
 
-def _images(entry: Entry, listing: Listing) -> DecodedImages:
-    readable = [i for i, facts in enumerate(entry.facts) if not facts.reason]
-    return DecodedImages(
-        listing.select(readable),
-        entry.pixels,
-        np.array([entry.facts[i].size for i in readable], np.int32),
-        np.array([entry.facts[i].digest for i in readable], "S"),
-        tuple(
-            UnreadableImage(path, facts.reason)
-            for path, facts in zip(listing.paths, entry.facts, strict=True)
-            if facts.reason
-        ),
-    )
+def _read_index(folder: Path) -> list[_File]:
+    try:
+        return [_File(*each) for each in json.loads((folder / "index.json").read_text())]
+    except (OSError, ValueError, TypeError):  # there is none, or it is damaged
+        return []
+
+
+def _write_index(folder: Path, files: Iterable[_File]) -> None:
+    """Note what is known; a file that could not be opened is tried again the next time."""
+    known = {(file.stamp, file.content): file for file in files if file.content}
+    with atomic_write(folder / "index.json") as unfinished:
+        unfinished.write_text(json.dumps(list(known.values())))
+
+
+def _watch(
+    results: Iterable[Result], total: int, progress: Progress | None, stop: StopRequest
+) -> Iterator[Result]:
+    """The results as they come; shows how many, and obeys a request to stop."""
+    if progress is not None:
+        progress.on_start(0, total)
+    for done, result in enumerate(results, start=1):
+        yield result
+        if progress is not None:
+            progress.on_step(done)
+        if stop.received:
+            raise Interrupted(stop.received, f"{done:,} of {total:,} files", "the same command")
+
+
+def _remove_unused(cache: Path) -> None:
+    """On POSIX systems, what another process has mapped stays until it ends."""
+    for folder in cache.glob("images-*"):
+        with suppress(OSError):  # another process was faster
+            if time.time() - folder.stat().st_mtime > _SECONDS_KEPT:
+                shutil.rmtree(folder)

@@ -19,7 +19,7 @@ _IMBALANCE = 10
 _TINY = 8  # pixels of the short side: what digits still need
 _ENLARGED = 2
 _LONG = 2  # times as long as wide: the center square has less than half of the image
-_PIECE = 4096
+_CHUNK = 2048  # images that are looked at together
 
 _LABELED, _UNLABELED, _TEST = range(3)
 
@@ -111,7 +111,7 @@ def check_images(images: DecodedImages) -> DataCheck:
         smallest=tuple(smallest),
         largest=tuple(largest),
         typical=int(np.median(images.sizes.min(axis=1))),
-        is_gray=_is_gray(images.pixels),
+        is_gray=images.is_gray,
         size=images.pixels.shape[-1],
         findings=tuple(sorted(findings, key=lambda finding: finding.severity)),
         **_copies_of_labeled(images),
@@ -275,7 +275,7 @@ def _near_duplicates(images: DecodedImages) -> tuple[NDArray[np.int64], NDArray[
     listing, digests = images.listing, images.digests
     kinds = np.full(len(listing), _UNLABELED)
     kinds[listing.labeled], kinds[listing.test] = _LABELED, _TEST
-    match = near_duplicates(images.pixels, kinds, count=3)
+    match = near_duplicates(images.chunks(_CHUNK), kinds, count=3)
     match[digests[match] == digests[:, None]] = -1  # the very same: reported as that
     match = match[:, [_LABELED, _UNLABELED]]
     rows, columns = np.nonzero(match >= 0)
@@ -289,7 +289,7 @@ def _about_pixels(images: DecodedImages) -> Iterable[Finding]:
     size = images.pixels.shape[-1]
     short, long = images.sizes.min(axis=1), images.sizes.max(axis=1)
     for is_so, kind, advice in (
-        (_is_constant(images.pixels), "of one color everywhere", "remove them"),
+        (_is_constant(images), "of one color everywhere", "remove them"),
         (short < _TINY, f"of less than {_TINY} pixels a side", "look whether they are whole"),
         (
             (short >= _TINY) & (short * _ENLARGED < size),
@@ -308,15 +308,10 @@ def _about_pixels(images: DecodedImages) -> Iterable[Finding]:
             yield _finding("warning", text, images.listing, [[i] for i in indices])
 
 
-def _is_constant(pixels: NDArray[np.uint8]) -> NDArray[np.bool_]:
+def _is_constant(images: DecodedImages) -> NDArray[np.bool_]:
     """(N,) whether every channel has one value only."""
-    pieces = (pixels[i : i + _PIECE] for i in range(0, len(pixels), _PIECE))
-    return np.concatenate([(p == p[..., :1, :1]).all(axis=(1, 2, 3)) for p in pieces])
-
-
-def _is_gray(pixels: NDArray[np.uint8]) -> bool:
-    pieces = (pixels[i : i + _PIECE] for i in range(0, len(pixels), _PIECE))
-    return all(bool((piece == piece[:, :1]).all()) for piece in pieces)
+    chunks = images.chunks(_CHUNK)
+    return np.concatenate([(c == c[..., :1, :1]).all(axis=(1, 2, 3)) for c in chunks])
 
 
 def _finding(

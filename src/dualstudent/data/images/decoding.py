@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import PIL
@@ -117,8 +117,44 @@ def _pixels(image: Image.Image, channels: Channels | None) -> NDArray[np.uint8]:
     return pixels[None] if pixels.ndim == 2 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
 
+class Header(NamedTuple):
+    """What a file says of its image before its pixels; ``is_gray`` if it cannot have any color."""
+
+    height: int
+    width: int
+    is_gray: bool
+
+
+def read_header(file: Path | bytes) -> Header:
+    """What can be known of an image file without decoding it.
+
+    Raises:
+        UnreadableImage: with path and reason.
+
+    Example:
+        >>> content = BytesIO()
+        >>> Image.new("L", (2, 1)).save(content, "PNG")
+        >>> read_header(content.getvalue())
+        Header(height=1, width=2, is_gray=True)
+    """
+    path = file if isinstance(file, Path) else Path()
+    if isinstance(file, Path):
+        _check_is_regular(file)
+    source = file if isinstance(file, Path) else BytesIO(file)
+    with _told_why_not(path), Image.open(source, formats=_FORMATS) as image:
+        return Header(image.height, image.width, _is_gray(image.mode))
+
+
 def read_image_file(path: Path) -> bytes:
     """The content of a file, if it is one and of a size that an image can have."""
+    _check_is_regular(path)
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UnreadableImage(path, error.strerror or str(error)) from error
+
+
+def _check_is_regular(path: Path) -> None:
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):  # reading a pipe would wait forever
@@ -126,7 +162,6 @@ def read_image_file(path: Path) -> bytes:
             raise UnreadableImage(path, f"is {kind}")
         if status.st_size > _MOST_BYTES:
             raise UnreadableImage(path, f"too large for an image: {status.st_size:,} bytes")
-        return path.read_bytes()
     except OSError as error:
         raise UnreadableImage(path, error.strerror or str(error)) from error
 
@@ -152,9 +187,13 @@ def _upright(image: Image.Image) -> Image.Image:
         return image
 
 
+def _is_gray(mode: str) -> bool:
+    return mode in ("1", "L", "LA") or mode.startswith(_NUMBERS)
+
+
 def _in_bytes(image: Image.Image, channels: Channels | None) -> Image.Image:
     """In mode L or RGB."""
-    gray = image.mode in ("1", "L", "LA") or image.mode.startswith(_NUMBERS)
+    gray = _is_gray(image.mode)
     if image.mode.startswith(_NUMBERS):
         image = Image.fromarray(_scaled(np.asarray(image), image.mode))
     elif image.has_transparency_data:

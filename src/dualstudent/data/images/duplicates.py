@@ -7,6 +7,7 @@ difference hash, and none with a correlation above the threshold. A mirrored or 
 picture is not a near duplicate.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,7 +41,7 @@ class _Block:
 
 
 def near_duplicates(
-    pixels: NDArray[np.uint8], groups: NDArray[np.int64], count: int
+    chunks: Iterable[NDArray[np.uint8]], groups: NDArray[np.int64], count: int
 ) -> NDArray[np.int64]:
     """For each image the one of each group that looks the same, images without contrast left out.
 
@@ -48,7 +49,7 @@ def near_duplicates(
     cores; the memory grows with N only, even if all of them look the same.
 
     Args:
-        pixels: (N, channels, size, size).
+        chunks: (n, channels, size, size) each, N images in all.
         groups: (N,) in [0, count), the group of each image.
         count: the number of groups.
 
@@ -57,9 +58,9 @@ def near_duplicates(
         similar enough.
     """
     order = np.argsort(groups, kind="stable")
-    thumbnails = _standardized_thumbnails(pixels)[order]
-    best = np.full((len(pixels), count), _CORRELATION, np.float32)
-    match = np.full((len(pixels), count), -1)
+    thumbnails = np.concatenate([_standardized_thumbnails(pixels) for pixels in chunks])[order]
+    best = np.full((len(groups), count), _CORRELATION, np.float32)
+    match = np.full((len(groups), count), -1)
     blocks = _blocks(groups, count)
     for number, ours in enumerate(blocks):
         for theirs in blocks[number:]:
@@ -106,14 +107,11 @@ def _standardized_thumbnails(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
     side = min(_THUMBNAIL, pixels.shape[-1])
     weights = np.array(_BRIGHTNESS if pixels.shape[1] == 3 else [1], np.float32)
     average = _averaging(pixels.shape[-1], side)
-    thumbnails = np.empty((len(pixels), side * side), np.float32)
-    for first in range(0, len(pixels), _BLOCK):
-        gray = np.einsum("nchw,c->nhw", pixels[first : first + _BLOCK], weights, dtype=np.float32)
-        small = (average @ gray @ average.T).reshape(len(gray), -1)
-        small -= small.mean(axis=1, keepdims=True)
-        length = np.linalg.norm(small, axis=1, keepdims=True)
-        thumbnails[first : first + _BLOCK] = np.where(length > side, small / (length + 1e-9), 0)
-    return thumbnails
+    gray = np.einsum("nchw,c->nhw", pixels, weights, dtype=np.float32)
+    small = (average @ gray @ average.T).reshape(len(gray), -1)
+    small -= small.mean(axis=1, keepdims=True)
+    length = np.linalg.norm(small, axis=1, keepdims=True)
+    return np.where(length > side, small / (length + 1e-9), 0)
 
 
 def _averaging(size: int, side: int) -> NDArray[np.float32]:

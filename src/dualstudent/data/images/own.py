@@ -1,12 +1,14 @@
 """Whatever people have of their own images: as one listing, and as what a run sees."""
 
+import hashlib
 import warnings
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from dualstudent.data.datasets import Images
 from dualstudent.data.images.cache import DecodedImages
 from dualstudent.data.images.duplicates import exact_duplicates
 from dualstudent.data.images.folders import list_domains, list_folder
@@ -56,6 +58,41 @@ def list_images(
     return listing.select([*listing.labeled, *listing.unlabeled, *listing.test])
 
 
+@dataclass(frozen=True)
+class LabeledImages:
+    """The labeled ones of own images, as the data set that the labels of a run come from.
+
+    Attributes:
+        images: of a listing of :func:`list_images`, also those without a label.
+    """
+
+    images: DecodedImages
+
+    @property
+    def name(self) -> str:
+        """Of the folder or table."""
+        return self.images.listing.name
+
+    @cached_property
+    def labels(self) -> Tensor:
+        """(N,) int64 in [0, C)."""
+        listing = self.images.listing
+        return torch.tensor(listing.labels[: len(listing.labeled)])
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names of the C classes."""
+        return self.images.listing.classes
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def fingerprint(self) -> str:
+        """A SHA-256 of images and labels: equal exactly if the data are."""
+        digests = self.images.digests[: len(self)].tobytes()
+        return hashlib.sha256(digests + self.labels.numpy().tobytes()).hexdigest()
+
+
 def prepare_files(
     images: DecodedImages,
     validation: float,
@@ -77,40 +114,37 @@ def prepare_files(
     known, trained = len(listing.labeled), len(listing.labeled) + len(listing.unlabeled)
     with warnings.catch_warnings(action="ignore"):  # that nobody may write to it, and nobody does
         pixels = torch.from_numpy(images.pixels)
-    labels = torch.tensor(listing.labels)
-    source = Images(listing.name, pixels[:known], labels[:known], listing.classes)
+    rows, labels = torch.from_numpy(images.rows), torch.tensor(listing.labels)
+    source = LabeledImages(images)
     tested = hidden = torch.arange(trained, len(listing))
     if validation:
-        tested, hidden = _held_out(images, source, validation, seed)
+        tested, hidden = _hold_out(source, validation, seed)
     labeled = _all_but(hidden, 0, known)
     given = torch.full((trained,), -1)
     given[labeled] = labels[labeled]
-    # A slice is no copy; the indices of a validation part are, of a share of the labeled.
-    test = pixels[tested] if validation else pixels[trained:]
     return PreparedData(
         listing.classes,
-        ImageSamples(pixels[:trained], transforms, normalization),
+        ImageSamples(pixels, transforms, normalization, rows=rows[:trained]),
         given,
         labeled,
         _all_but(hidden, known, trained) if listing.unlabeled else labeled,
-        ImageSamples(test, transforms, normalization),
+        ImageSamples(pixels, transforms, normalization, rows=rows[tested]),
         labels[tested],
         source,
         tuple(listing.paths[index] for index in tested.tolist()),
         len(images.unreadable),
+        target_from=known if listing.adapts else None,
     )
 
 
-def _held_out(
-    images: DecodedImages, source: Images, validation: float, seed: int
-) -> tuple[Tensor, Tensor]:
+def _hold_out(source: LabeledImages, validation: float, seed: int) -> tuple[Tensor, Tensor]:
     """Positions to validate on; and of all that may not train: they and their copies."""
-    if images.listing.test:
+    if source.images.listing.test:
         raise UserError(
             f"data.validation = {validation}, but {source.name} has test images, which the "
             "run is evaluated on; leave data.validation out"
         )
-    first = torch.from_numpy(exact_duplicates(images.digests))
+    first = torch.from_numpy(exact_duplicates(source.images.digests))
     distinct = first[: len(source)] == torch.arange(len(source))
     tested = choose_held_out(source, validation, seed, distinct)
     return tested, torch.isin(first, tested).nonzero().squeeze(1)

@@ -1,0 +1,80 @@
+import pytest
+import torch
+
+from dualstudent import Recipe
+from dualstudent.data.prepare import prepare
+from dualstudent.training import forecast
+from dualstudent.training.evaluation import Evaluator
+from dualstudent.training.forecast import estimate_seconds
+from dualstudent.training.trainer import Trainer
+from tests.support.recipes import small_recipe
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The steps that are taken; the first takes 3 s, each other 0.5 s, a chunk of a test 3 s."""
+    clock, taken = [0.0], list[int]()
+
+    def take_step(_: Trainer, step: int) -> None:
+        clock[0] += 0.5 if taken else 3
+        taken.append(step)
+
+    def evaluate(*_: object) -> None:
+        clock[0] += 3
+
+    monkeypatch.setattr("time.perf_counter", lambda: clock[0])
+    monkeypatch.setattr(Trainer, "take_step", take_step)
+    monkeypatch.setattr(Evaluator, "evaluate", evaluate)
+    return taken
+
+
+def estimate(recipe: Recipe) -> float:
+    data = prepare(recipe.data, recipe.seed, recipe.transforms, recipe.normalization)
+    return estimate_seconds(recipe, data)
+
+
+def test_a_run_takes_its_steps_and_its_evaluations(steps: list[int]) -> None:
+    recipe = small_recipe("schedule.epochs=30", "evaluation.every=8")
+    total = Trainer(recipe).total_steps
+    tested = 4 * 3 * 355 / 250  # after 8, 16, 24 and 30 epochs
+    assert estimate(recipe) == pytest.approx(0.5 * total + tested)
+    assert steps == [0, 1, 2, 3, 4]  # of two seconds, and the first one before
+
+
+def test_a_forecast_takes_no_longer_than_the_training(
+    steps: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forecast, "_SECONDS", 1e9)
+    recipe = small_recipe("schedule.epochs=1")
+    estimate(recipe)
+    assert len(steps) == 1 + Trainer(recipe).total_steps
+
+
+def test_one_long_step_is_enough(monkeypatch: pytest.MonkeyPatch, steps: list[int]) -> None:
+    monkeypatch.setattr(forecast, "_LONG", 2)
+    recipe = small_recipe("schedule.epochs=1")
+    total = Trainer(recipe).total_steps
+    assert estimate(recipe) == pytest.approx(3 * total + 3 * 355 / 250)
+    assert steps == [0]
+
+
+def test_gpus_share_the_steps_of_a_run_but_not_its_evaluations(
+    steps: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = estimate(small_recipe())
+    monkeypatch.setattr(forecast, "count_gpus", lambda recipe: 2)
+    steps.clear()
+    two = estimate(small_recipe())
+    evaluations = small_recipe().schedule.epochs * 3 * 355 / 250
+    assert two - evaluations == pytest.approx((one - evaluations) / 2)
+
+
+def test_random_numbers_go_on_as_if_nothing_had_been_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(forecast, "_SECONDS", 0.01)
+    torch.manual_seed(7)
+    expected = torch.rand(3)
+    torch.manual_seed(7)
+    assert estimate(small_recipe()) > 0
+    assert torch.equal(torch.rand(3), expected)
