@@ -11,13 +11,13 @@ from dualstudent.data.batching.loader import BatchLoader, BatchSettings
 from dualstudent.data.datasets import Images
 from dualstudent.data.prepare import DataSettings, prepare
 from dualstudent.data.samples import Samples
-from dualstudent.data.sources.catalog import load
 from dualstudent.data.splits import choose_images, choose_labeled, write_manifest
 from dualstudent.errors import UserError
 from tests.support.imagenet import SYNSETS, warns_of_the_count, write_imagenet
+from tests.support.sources import load_images
 
 NOWHERE = Path("needs no folder")
-DIGITS = load("digits-8x8", "train", NOWHERE)
+DIGITS = load_images("digits-8x8", "train", NOWHERE)
 
 
 def convert_image(samples: Samples) -> Tensor:
@@ -35,7 +35,7 @@ def test_a_few_labels_hide_all_others() -> None:
     assert (data.labels[data.unlabeled] == -1).all()
     assert torch.equal(convert_image(data.train), DIGITS.pixels)
     assert not data.everything_labeled
-    test = load("digits-8x8", "test", NOWHERE)
+    test = load_images("digits-8x8", "test", NOWHERE)
     assert torch.equal(convert_image(data.test), test.pixels)
     assert torch.equal(data.test_labels, test.labels)
 
@@ -96,7 +96,7 @@ def test_adaptation_takes_labels_from_the_source_and_hides_those_of_the_target(
         DataSettings(source="digits-8x8", target="mnist-5k", labels=labels, image_size=12), seed=0
     )
 
-    source, target = DIGITS.resize(12), load("mnist-5k", "train", NOWHERE).resize(12)
+    source, target = DIGITS.resize(12), load_images("mnist-5k", "train", NOWHERE).resize(12)
     assert torch.equal(convert_image(data.train), torch.cat([source.pixels, target.pixels]))
     assert data.unlabeled.tolist() == [*range(1442, 5442)]
     assert len(data.labeled) == (1442 if labels == "all" else labels)
@@ -105,7 +105,7 @@ def test_adaptation_takes_labels_from_the_source_and_hides_those_of_the_target(
     hidden[data.labeled] = False
     assert (data.labels[hidden] == -1).all()
     assert not data.everything_labeled
-    test = load("mnist-5k", "test", NOWHERE).resize(12)
+    test = load_images("mnist-5k", "test", NOWHERE).resize(12)
     assert torch.equal(convert_image(data.test), test.pixels)
     assert torch.equal(data.test_labels, test.labels)
 
@@ -235,7 +235,7 @@ def test_two_classes_are_kept_and_counted_anew() -> None:
     assert data.labels[data.labeled].tolist() == (kept.labels[data.labeled] == 3).long().tolist()
     assert data.classes == ("7", "3")
     assert data.labels[data.labeled].bincount().tolist() == [10, 10]
-    test = load("digits-8x8", "test", NOWHERE)
+    test = load_images("digits-8x8", "test", NOWHERE)
     truth = test.labels[(test.labels == 7) | (test.labels == 3)]
     assert data.test_labels.tolist() == (truth == 3).long().tolist()
 

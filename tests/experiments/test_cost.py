@@ -3,24 +3,25 @@ import torch
 
 from dualstudent import Recipe, grid, load_recipe, recipe_names
 from dualstudent.data.images.listing import Part
-from dualstudent.data.sources.catalog import InMemoryName, load
+from dualstudent.data.sources.catalog import SOURCES
 from dualstudent.data.sources.files import data_folder
 from dualstudent.experiments import cost
-from dualstudent.experiments.cost import PUBLISHED, Pace, Stopwatch, measure_pace, steps_of
+from dualstudent.experiments.cost import Pace, Stopwatch, measure_pace, steps_of
 from dualstudent.methods import METHODS
 from dualstudent.training.trainer import Trainer
 from tests.support.recipes import small_recipe
+from tests.support.sources import load_images
 
 NAMES = [str(method.Settings.model_fields["name"].default) for method in METHODS]
 PARTS: tuple[Part, Part] = ("train", "test")
-EMBEDDED: tuple[InMemoryName, ...] = ("mnist-5k", "digits-8x8")
+EMBEDDED: tuple[str, ...] = ("mnist-5k", "digits-8x8")
 
 
 @pytest.mark.parametrize("name", EMBEDDED)
-def test_published_sizes_are_those_of_the_data(name: InMemoryName) -> None:
-    train, test = (load(name, part, data_folder()) for part in PARTS)
+def test_published_sizes_are_those_of_the_data(name: str) -> None:
+    train, test = (load_images(name, part, data_folder()) for part in PARTS)
     shape = (train.channels, *train.pixels.shape[2:])
-    assert (len(train), len(test), len(train.classes), shape) == PUBLISHED[name]
+    assert (len(train), len(test), len(train.classes), shape) == SOURCES[name][1:5]
 
 
 @pytest.mark.parametrize(

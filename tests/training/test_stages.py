@@ -11,6 +11,7 @@ from dualstudent import Callback, Recipe, Run, Trainer, UserError, load_trained,
 from dualstudent.recipes.reading import recipe_table, validate
 from dualstudent.signals import Interrupted
 from dualstudent.training.checkpoint import read_tensors
+from dualstudent.training.model import evaluate_run
 from tests.support.recipes import small_recipe
 
 STEPS = 29  # of an epoch
@@ -80,6 +81,11 @@ def test_a_run_in_stages_continues_bit_for_bit_inside_each(
     assert equal_files(resume(tmp_path / "run"), whole)
     assert [record["stage"] for record in whole.read_metrics()] == ["labels", "both"]
     assert [record["epoch"] for record in whole.read_metrics()] == [1, 2]
+
+
+def test_a_finished_run_in_stages_is_evaluated_by_its_last_method(whole: Run) -> None:
+    assert evaluate_run(whole) == whole.read_result()["networks"]
+    assert load_trained(whole).method.settings.name == "dual-student"
 
 
 def test_the_last_stage_has_the_method_of_the_recipe() -> None:

@@ -19,7 +19,7 @@ from dualstudent.data.images.own import list_images, prepare_files
 from dualstudent.data.images.tables import Columns
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import ImageSamples, Samples
-from dualstudent.data.sources.catalog import DataSetName, load
+from dualstudent.data.sources.catalog import SOURCES, DataSetName, load
 from dualstudent.data.sources.files import data_folder
 from dualstudent.data.splits import choose_images, choose_labeled, read_manifest, share_of
 from dualstudent.data.transforms.normalization import Normalization
@@ -29,9 +29,6 @@ from dualstudent.parallel import Progress, count_cores
 from dualstudent.settings import Settings
 
 OWN_IMAGE_SIZE = 32  # pixels a side of own images, if nobody says
-
-# One of each two would test, or adapt to, what the other trains with.
-_SHARE_IMAGES = ({"mnist", "mnist-5k"}, {"svhn", "svhn-extra"})
 
 
 # Of a published data set, and of one's own images: what can be said of one only.
@@ -201,7 +198,7 @@ def _prepared_from_published(
     transforms: Transforms,
     normalization: Normalization,
 ) -> PreparedData:
-    if {name, settings.target} in ({name}, *_SHARE_IMAGES):
+    if settings.target and SOURCES[settings.target].family == SOURCES[name].family:
         raise UserError(
             f"data.target = {settings.target!r} has the images of data.source = {name!r}; name "
             "another data set to adapt to, or none"

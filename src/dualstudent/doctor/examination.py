@@ -46,7 +46,7 @@ def examine(subject: Recipe | Trainer, steps: int = 50) -> Diagnosis:
         (True, [['class head', 'trunk']])
     """
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-        trainer = subject if isinstance(subject, Trainer) else Trainer(subject)
+        trainer = subject if isinstance(subject, Trainer) else Trainer(subject.split_stages()[-1])
         with closing(trainer):
             return _Examination(trainer).run(steps)
 

@@ -4,13 +4,14 @@ import math
 from collections.abc import Collection
 from contextlib import closing
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 
 from dualstudent.data.batching.loader import BatchSettings
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import ImageSamples
+from dualstudent.data.sources.catalog import SOURCES
+from dualstudent.data.sources.source import Source
 from dualstudent.data.splits import share_of
 from dualstudent.grid import runs_at_a_time
 from dualstudent.recipes.schema import Recipe
@@ -26,28 +27,6 @@ _SMALLEST_BATCH = 4
 _LONG_ENOUGH = 0.5  # seconds; then a batch is large enough to conclude from
 
 
-class Published(NamedTuple):
-    """The size of a data set as published, so that it need not be there."""
-
-    train: int
-    test: int
-    classes: int
-    shape: tuple[int, int, int]
-
-
-PUBLISHED = {
-    "cifar10": Published(50_000, 10_000, 10, (3, 32, 32)),
-    "cifar100": Published(50_000, 10_000, 100, (3, 32, 32)),
-    "svhn": Published(73_257, 26_032, 10, (3, 32, 32)),
-    "svhn-extra": Published(604_388, 26_032, 10, (3, 32, 32)),
-    "imagenet": Published(1_281_167, 50_000, 1000, (3, 224, 224)),
-    "mnist": Published(60_000, 10_000, 10, (1, 28, 28)),
-    "usps": Published(7_291, 2_007, 10, (1, 16, 16)),
-    "mnist-5k": Published(4_000, 1_000, 10, (1, 28, 28)),
-    "digits-8x8": Published(1_442, 355, 10, (1, 8, 8)),
-}
-
-
 def steps_of(recipe: Recipe) -> int:
     """How many steps a run takes on the published data.
 
@@ -59,7 +38,7 @@ def steps_of(recipe: Recipe) -> int:
     batch, samples, labels = recipe.batch, _samples(recipe), _labels(recipe)
     unlabeled = max(batch.size - batch.labeled, 1)  # a batch without any is refused by training
     if recipe.data.target is not None:
-        per_epoch = PUBLISHED[recipe.data.target].train // unlabeled
+        per_epoch = SOURCES[recipe.data.target].train // unlabeled
     elif labels == samples:
         per_epoch = samples // batch.size
     else:
@@ -152,9 +131,9 @@ def _device(recipe: Recipe) -> str:
     return recipe.device.gpu or "cpu"
 
 
-def _published(name: str | None) -> Published:
+def _published(name: str | None) -> Source:
     assert name is not None  # the experiments name their data
-    return PUBLISHED[name]
+    return SOURCES[name]
 
 
 def _samples(recipe: Recipe) -> int:

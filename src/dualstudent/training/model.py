@@ -74,6 +74,7 @@ def load_trained(
         trainer = Trainer(here, data, run.check_same_data)
     else:
         trainer = Trainer(here)
+    trainer.enter_stage(-1)
     tensors, _ = read_model(run)
     load_weights(run, trainer.method, tensors)
     return trainer

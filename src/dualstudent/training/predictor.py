@@ -17,7 +17,7 @@ from dualstudent.data.images.decoding import Channels, UnreadableImage, decode, 
 from dualstudent.data.images.folders import images_below
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import Digest, ImageSamples, Samples
-from dualstudent.data.sources.catalog import StreamedName
+from dualstudent.data.sources.catalog import SOURCES
 from dualstudent.data.sources.files import RIGHTS_TO_IMAGES, path_exists
 from dualstudent.data.transforms.normalization import Normalization
 from dualstudent.data.transforms.policy import Draw, Transforms
@@ -255,7 +255,7 @@ def _files(paths: Iterable[Path | str] | Path) -> list[Path]:
 
 def _image_shape(run: Run, shape: tuple[int, ...], source: str | None) -> tuple[int, int, int]:
     """(channels, size, size), which files can be brought to."""
-    if source in get_args(StreamedName):
+    if source is not None and SOURCES[source].streamed:
         raise UserError(f"{run.folder}: was trained on {source}, which predict cannot do yet")
     if len(shape) != 3 or shape[0] not in get_args(Channels) or shape[1] != shape[2]:
         raise UserError(f"{run.folder}: was trained on samples of {list(shape)}, not on images")

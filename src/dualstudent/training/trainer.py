@@ -62,6 +62,7 @@ class Trainer:
 
     state: TrainState
     schedule: Schedule
+    evaluator: Evaluator
     _loader: BatchLoader
 
     def __init__(
@@ -82,14 +83,6 @@ class Trainer:
         check(self.data)
         self._stages = recipe.split_stages()
         self._enter_stage(0)
-        self.evaluator = Evaluator(
-            self.data.test,
-            self.data.test_labels,
-            self.method.confidence_threshold,
-            recipe.seed,
-            recipe.evaluation.track,
-            self.fabric.device,
-        )
 
     @property
     def method(self) -> Method:
@@ -179,7 +172,8 @@ class Trainer:
         return tested | ({"tracked": found.tracked} if found.tracked else {})
 
     def enter_stage(self, number: int) -> None:
-        """Begin stage ``number`` as if the stages before had been trained, to restore it."""
+        """Build the method of stage ``number``, −1 for the last, so that it can be restored."""
+        number %= len(self._stages)
         if number != self.state.stage:
             self._enter_stage(number)
 
@@ -210,6 +204,14 @@ class Trainer:
         # The wrapped method runs the passes on the device; the plain one holds the state.
         self._wrapped, *optimizers = self.fabric.setup(
             method, *(recipe.optimizer.build(student) for student in method.students)
+        )
+        self.evaluator = Evaluator(
+            self.data.test,
+            self.data.test_labels,
+            method.confidence_threshold,
+            recipe.seed,
+            recipe.evaluation.track,
+            device,
         )
         step, seconds = (0, 0.0) if before is None else (before.step, before.seconds)
         self.state = TrainState(method, optimizers, number, step, seconds=seconds)

@@ -12,8 +12,8 @@ from PIL import Image
 from dualstudent.data.images.decoding import decode, resize
 from dualstudent.data.images.duplicates import exact_duplicates, near_duplicates
 from dualstudent.data.sources.bundled import load_mnist_5k
-from dualstudent.data.sources.catalog import InMemoryName, load
 from dualstudent.data.sources.files import DataWarning
+from tests.support.sources import load_images
 
 Pixels = NDArray[np.uint8]
 
@@ -47,11 +47,11 @@ def copy_of(pixels: Pixels, change: str) -> Pixels:
 def pictures(request: pytest.FixtureRequest) -> Pixels:
     if request.param == "mnist-5k":
         return load_mnist_5k("train", Path()).pixels.numpy()[:3000]
-    name: InMemoryName = request.param
+    name: str = request.param
     folder = request.getfixturevalue("data_folder")
     with warnings.catch_warnings():  # a part of the published images will do
         warnings.simplefilter("ignore", DataWarning)
-        return load(name, "train", folder).pixels.numpy()[:3000]
+        return load_images(name, "train", folder).pixels.numpy()[:3000]
 
 
 @pytest.mark.parametrize("change", ["as JPEG", "enlarged", "brighter", "darker"])

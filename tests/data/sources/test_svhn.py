@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from dualstudent.data.datasets import Images
-from dualstudent.data.sources.catalog import load
 from dualstudent.data.sources.files import DataWarning
 from dualstudent.data.sources.svhn import load_svhn, load_svhn_extra
 from dualstudent.errors import UserError
 from tests.support.permissions import refused_without_rights_to
 from tests.support.published_formats import mat, write_svhn
+from tests.support.sources import load_images
 
 TRAIN, TEST, EXTRA = "train_32x32.mat", "test_32x32.mat", "extra_32x32.mat"
 X = np.random.default_rng(0).integers(0, 256, (32, 32, 3, 5), dtype=np.uint8)
@@ -55,7 +55,7 @@ def test_the_test_part_has_its_own_file_and_count(tmp_path: Path) -> None:
 
     for name in ("svhn", "svhn-extra"):
         with pytest.warns(DataWarning, match=f"{name} test.* 5 images of 26,032"):
-            images = load(name, "test", tmp_path)
+            images = load_images(name, "test", tmp_path)
         assert_shows(images, X)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from dualstudent.data.datasets import Images
+from dualstudent.data.sources.source import Source
 
 _DIGITS = tuple(str(digit) for digit in range(10))
 
@@ -46,3 +47,9 @@ def _part(part: str, name: str, values: np.ndarray, labels: np.ndarray) -> Image
         torch.from_numpy(labels[chosen].astype(np.int64)),
         _DIGITS,
     )
+
+
+SOURCES = {
+    "mnist-5k": Source(load_mnist_5k, 4_000, 1_000, 10, (1, 28, 28), family="mnist"),
+    "digits-8x8": Source(load_digits_8x8, 1_442, 355, 10, (1, 8, 8), family="digits-8x8"),
+}

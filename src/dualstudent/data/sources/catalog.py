@@ -1,42 +1,33 @@
-"""The data sets by name."""
+"""The data sets by name, found in the files of this folder."""
 
-from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from typing import Literal, get_args, overload
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING, Literal
 
+from dualstudent.data import sources
 from dualstudent.data.datasets import ImageFiles, Images
 from dualstudent.data.images.listing import Part
-from dualstudent.data.sources.bundled import load_digits_8x8, load_mnist_5k
-from dualstudent.data.sources.cifar import load_cifar10, load_cifar100
-from dualstudent.data.sources.imagenet import load_imagenet
-from dualstudent.data.sources.mnist import load_mnist
-from dualstudent.data.sources.svhn import load_svhn, load_svhn_extra
-from dualstudent.data.sources.usps import load_usps
-
-InMemoryName = Literal[
-    "cifar10", "cifar100", "svhn", "svhn-extra", "mnist", "usps", "mnist-5k", "digits-8x8"
-]
-StreamedName = Literal["imagenet"]
-DataSetName = Literal[InMemoryName, StreamedName]
-
-_LOADERS: dict[str, Callable[[str, Path], Images | ImageFiles]] = {
-    "cifar10": load_cifar10,
-    "cifar100": load_cifar100,
-    "svhn": load_svhn,
-    "svhn-extra": load_svhn_extra,
-    "mnist": load_mnist,
-    "usps": load_usps,
-    "mnist-5k": load_mnist_5k,
-    "digits-8x8": load_digits_8x8,
-    "imagenet": load_imagenet,
-}
-assert set(_LOADERS) == set(get_args(DataSetName))
+from dualstudent.data.sources.source import Source
 
 
-@overload
-def load(name: InMemoryName, part: Part, folder: Path) -> Images: ...
-@overload
-def load(name: DataSetName, part: Part, folder: Path) -> Images | ImageFiles: ...
+def _find_sources() -> dict[str, Source]:
+    """All that the dictionaries ``SOURCES`` list: a new file needs no entry here."""
+    found: dict[str, Source] = {}
+    for module in iter_modules(sources.__path__):
+        if module.name != "catalog":
+            found |= getattr(import_module(f"{sources.__name__}.{module.name}"), "SOURCES", {})
+    return found
+
+
+SOURCES = _find_sources()
+
+if TYPE_CHECKING:
+    DataSetName = str
+else:
+    DataSetName = Literal[tuple(SOURCES)]
+
+
 def load(name: DataSetName, part: Part, folder: Path) -> Images | ImageFiles:
     """The training or test part of a data set.
 
@@ -45,4 +36,4 @@ def load(name: DataSetName, part: Part, folder: Path) -> Images | ImageFiles:
         part: ``"train"`` or ``"test"``.
         folder: the data folder, see :func:`dualstudent.data.sources.files.data_folder`.
     """
-    return _LOADERS[name](part, folder)
+    return SOURCES[name].load(part, folder)

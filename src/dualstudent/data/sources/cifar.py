@@ -19,6 +19,7 @@ from dualstudent.data.sources.files import (
     refusal,
     warn_if_unpublished,
 )
+from dualstudent.data.sources.source import Source
 from dualstudent.errors import UserError
 
 _ADDRESS = "https://www.cs.toronto.edu/~kriz/"
@@ -168,3 +169,9 @@ def _records(path: Path, content: bytes, cifar: _Cifar) -> np.ndarray:
 
 def _refusal(path: Path, why: str) -> UserError:
     return refusal(path, why, delete=path.parent.name)  # the folder, or the archive
+
+
+SOURCES = {
+    "cifar10": Source(load_cifar10, 50_000, 10_000, 10, _SHAPE, family="cifar10"),
+    "cifar100": Source(load_cifar100, 50_000, 10_000, 100, _SHAPE, family="cifar100"),
+}

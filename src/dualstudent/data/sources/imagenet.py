@@ -8,6 +8,7 @@ import torch
 
 from dualstudent.data.datasets import ImageFiles
 from dualstudent.data.sources.files import path_exists, reading, warn_if_unpublished
+from dualstudent.data.sources.source import Source
 from dualstudent.errors import UserError
 
 _FOLDERS = {"train": "train", "test": "val"}
@@ -99,3 +100,10 @@ def _images(folder: Path) -> list[tuple[str, int]]:
     if not found:
         raise UserError(f"{folder}: holds no images; put those of the class in, or remove it")
     return found
+
+
+SOURCES = {
+    "imagenet": Source(
+        load_imagenet, 1_281_167, 50_000, 1000, (3, 224, 224), family="imagenet", streamed=True
+    )
+}

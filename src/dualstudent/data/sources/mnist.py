@@ -18,6 +18,7 @@ from dualstudent.data.sources.files import (
     refusal,
     warn_if_unpublished,
 )
+from dualstudent.data.sources.source import Source
 
 _ADDRESS = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 _FILES = {
@@ -99,3 +100,6 @@ def read_idx(path: Path, dimensions: int) -> Tensor:
         )
     values = np.frombuffer(content, np.uint8, offset=header).reshape(shape)
     return torch.from_numpy(values.copy())
+
+
+SOURCES = {"mnist": Source(load_mnist, 60_000, 10_000, 10, (1, 28, 28), family="mnist")}

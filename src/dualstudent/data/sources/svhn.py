@@ -16,6 +16,7 @@ from dualstudent.data.sources.files import (
     refusal,
     warn_if_unpublished,
 )
+from dualstudent.data.sources.source import Source
 
 _ADDRESS = "http://ufldl.stanford.edu/housenumbers/"
 _FILES = {
@@ -109,3 +110,9 @@ def _variables(path: Path) -> dict[str, Any]:
         warnings.simplefilter("ignore")  # about variables it cannot read: checked by us
         variables: dict[str, Any] = loadmat(stream, variable_names=("X", "y"))
     return variables
+
+
+SOURCES = {
+    "svhn": Source(load_svhn, 73_257, 26_032, 10, _SHAPE, family="svhn"),
+    "svhn-extra": Source(load_svhn_extra, 604_388, 26_032, 10, _SHAPE, family="svhn"),
+}

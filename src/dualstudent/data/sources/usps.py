@@ -13,6 +13,7 @@ from dualstudent.data.sources.files import (
     refusal,
     warn_if_unpublished,
 )
+from dualstudent.data.sources.source import Source
 
 _ADDRESS = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multiclass/"
 _FILES = {
@@ -62,3 +63,6 @@ def load_usps(part: str, folder: Path) -> Images:
         images.name, [(path, file.md5)], found=len(images), expected=_PUBLISHED[part]
     )
     return images
+
+
+SOURCES = {"usps": Source(load_usps, 7_291, 2_007, 10, (1, 16, 16), family="usps")}

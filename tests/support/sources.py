@@ -1,0 +1,13 @@
+"""Data sets by name, where a test knows that they are in memory."""
+
+from pathlib import Path
+
+from dualstudent.data.datasets import Images
+from dualstudent.data.images.listing import Part
+from dualstudent.data.sources.catalog import load
+
+
+def load_images(name: str, part: Part, folder: Path) -> Images:
+    images = load(name, part, folder)
+    assert isinstance(images, Images)
+    return images
