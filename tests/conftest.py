@@ -8,6 +8,7 @@ from hypothesis import settings
 
 from dualstudent import Run, train
 from dualstudent.cli import main
+from dualstudent.cli.console import console, messages
 from tests.support.command import Command
 from tests.support.recipes import small_recipe
 
@@ -51,6 +52,8 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     def call(*arguments: object) -> tuple[object, str, str]:
         capsys.readouterr()
         monkeypatch.setenv("COLUMNS", "200")
+        for each in (console, messages):
+            monkeypatch.setattr(each, "width", 200)  # else lines break as the terminal is wide
         monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
         monkeypatch.setattr(sys, "argv", ["dualstudent", *map(str, arguments)])
         with pytest.raises(SystemExit) as stop:

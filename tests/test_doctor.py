@@ -213,7 +213,7 @@ def test_an_evaluation_that_leaves_networks_in_evaluation_mode_is_found(
         with torch.inference_mode():
             yield
 
-    monkeypatch.setattr("dualstudent.training.evaluation.evaluation_mode", without_way_back)
+    monkeypatch.setattr("dualstudent.training.inference.evaluation_mode", without_way_back)
     assert examine_as(MeanTeacher, monkeypatch).findings == [
         "student is left in evaluation mode after an evaluation",
         "teacher is left in evaluation mode after an evaluation",

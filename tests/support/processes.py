@@ -12,10 +12,10 @@ PROGRAM = """
 import os, sys
 
 if __name__ == "__main__":  # worker processes need nothing of this
-    from dualstudent import Observer, load_recipe, train
+    from dualstudent import Callback, load_recipe, train
     from dualstudent.cli import run_command
 
-    class Signals(Observer):
+    class Signals(Callback):
         def on_step(self, step):
             if step == int(sys.argv[4]):
                 number = int(sys.argv[3])

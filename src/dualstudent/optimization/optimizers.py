@@ -83,3 +83,9 @@ def set_learning_rate(optimizer: Optimizer, rate: float) -> None:
     """Set the learning rate of a step; each group keeps its own scale of it."""
     for group in optimizer.param_groups:
         group["lr"] = rate * group.get(SCALE, 1.0)
+
+
+def clip_gradient(optimizer: Optimizer, norm: float) -> None:
+    """Scale the gradient of all parameters down to ``norm``, if it is longer."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    nn.utils.clip_grad_norm_(parameters, norm)

@@ -15,7 +15,7 @@ from dualstudent.errors import UserError
 from dualstudent.generators import derive_seed
 from dualstudent.methods import METHODS, Method, StudentLoss, Task
 from dualstudent.networks.build import build_network
-from dualstudent.optimization.optimizers import set_learning_rate
+from dualstudent.optimization.optimizers import clip_gradient, set_learning_rate
 from dualstudent.optimization.schedules import Schedule
 from dualstudent.recipes.schema import Recipe
 from dualstudent.training.distributed import build_fabric, gather_ranks
@@ -121,9 +121,9 @@ class Trainer:
         terms = self._wrapped(self._loader.batch(step), self.schedule.ramp(within))
         losses = [StudentLoss(each) for each in terms]
         self.fabric.backward(torch.stack([loss.total for loss in losses]).sum())
-        for student, optimizer in zip(self.method.students, self.state.optimizers, strict=True):
+        for optimizer in self.state.optimizers:
             if self._clip_norm is not None:
-                nn.utils.clip_grad_norm_(student.parameters(), self._clip_norm)
+                clip_gradient(optimizer, self._clip_norm)
             set_learning_rate(optimizer, self.schedule.learning_rate(within))
             optimizer.step()
             optimizer.zero_grad()
