@@ -119,7 +119,7 @@ def trusted(run: Run, seed: int) -> dict[str, Any]:
     with TemporaryDirectory() as folder:
         sheet = write_labels(run, Path(folder) / "labels.csv")
         rows = [r for r in read_csv(Path(folder) / "labels.csv") if r["trusted"] == "true"]
-    source, threshold = load_trained(run).data.source, sheet.yardstick.threshold
+    source, threshold = load_trained(run).data.source, sheet.trust_rule.threshold
     assert source is not None
     assert threshold is not None
     truth = source.labels.tolist()  # the names of the ten classes are their numbers
@@ -129,8 +129,8 @@ def trusted(run: Run, seed: int) -> dict[str, Any]:
         "unlabeled": sheet.unlabeled,
         "trusted": len(rows),
         "right": right,
-        "test_believed": threshold.believed,
-        "test_right": threshold.right,
+        "test_believed": threshold.accepted,
+        "test_right": threshold.correct,
     }
 
 

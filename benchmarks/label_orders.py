@@ -13,8 +13,7 @@ from torch.nn import functional as F
 
 from dualstudent import Run, load_trained
 from dualstudent.generators import make_generator
-from dualstudent.labeling import labeling_order
-from dualstudent.labeling.features import extract_features
+from dualstudent.labeling.ranking import extract_features, select_for_labeling
 from dualstudent.training.inference import Predictions, predict
 from dualstudent.training.trainer import Trainer
 
@@ -85,12 +84,12 @@ def badge(pool: Pool) -> Tensor:
 
 def typical(pool: Pool) -> Tensor:
     """Near as many images as possible that are not near a labeled or chosen one."""
-    return labeling_order(torch.ones_like(pool.doubt), pool.features, pool.labeled)
+    return select_for_labeling(torch.ones_like(pool.doubt), pool.features, pool.labeled)
 
 
 def doubt_nearby(pool: Pool) -> Tensor:
     """The same, images counting by their doubt: what `dualstudent label` does."""
-    return labeling_order(pool.doubt, pool.features, pool.labeled)
+    return select_for_labeling(pool.doubt, pool.features, pool.labeled)
 
 
 ORDERS: dict[str, Callable[[Pool], Tensor]] = {

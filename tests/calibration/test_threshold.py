@@ -29,8 +29,8 @@ def test_no_smaller_trust_is_enough(precision: float) -> None:
         return
     assert found is not None
     assert found.trust == min(enough)
-    assert (found.right, found.believed) == enough[found.trust]
-    assert found.precision == found.right / found.believed >= precision
+    assert (found.correct, found.accepted) == enough[found.trust]
+    assert found.precision == found.correct / found.accepted >= precision
 
 
 def test_the_precisions_tried_above_are_of_both_kinds() -> None:
@@ -51,7 +51,7 @@ def test_a_dip_above_the_smallest_trust_does_not_hide_it() -> None:
     """At 0.9 one of two is right, at 0.7 three of four: enough, and less trust."""
     found = find_threshold(predictions([0.95, 0.9, 0.8, 0.7], [True, False, True, True]), 0.75)
     assert found is not None
-    assert (found.trust, found.right, found.believed) == (0.7, 3, 4)
+    assert (found.trust, found.correct, found.accepted) == (0.7, 3, 4)
 
 
 def test_a_precision_that_is_just_reached_is_enough() -> None:
@@ -59,7 +59,7 @@ def test_a_precision_that_is_just_reached_is_enough() -> None:
     assert 0.55 * 100 > 55
     found = find_threshold(predictions([0.9] * 100, [True] * 55 + [False] * 45), 0.55)
     assert found is not None
-    assert found.right == 55
+    assert found.correct == 55
 
 
 @pytest.mark.parametrize("which", ["stable", "agree"])
@@ -87,5 +87,5 @@ def test_the_bound_against_the_binomial_distribution(
 
 @pytest.mark.parametrize(("right", "total"), [(0, 0), (3, 2), (-1, 2)])
 def test_a_bound_of_nonsense_is_refused(right: int, total: int) -> None:
-    with pytest.raises(ValueError, match="use a part of at least one"):
+    with pytest.raises(ValueError, match=f"{right} of {total}"):
         lower_bound(right, total)

@@ -13,9 +13,9 @@ from torch import Tensor
 from dualstudent import Run, UserError, export_run, load_exported, load_trained, train
 from dualstudent.data.samples import ImageSamples
 from dualstudent.export import exporter as exporting
-from dualstudent.export import onnx_file
-from dualstudent.export.exporter import architecture_of
-from dualstudent.export.safetensors_file import SafetensorsFile
+from dualstudent.export import formats
+from dualstudent.export.exporter import find_architecture
+from dualstudent.export.formats import SafetensorsFile
 from dualstudent.methods import METHODS
 from dualstudent.training.trainer import Trainer
 from tests.support.isolated import json_without
@@ -149,7 +149,7 @@ def test_every_evaluated_network_has_an_architecture(kind: type) -> None:
     method = Trainer(recipe).method
     for network in method.evaluated:
         expected = "quick-cnn" if network == "strong" else "digits-cnn"
-        assert architecture_of(network, method, recipe).name == expected
+        assert find_architecture(network, method, recipe).name == expected
 
 
 def test_files_say_nothing_about_the_machine(small_run: Run, tmp_path: Path) -> None:
@@ -182,13 +182,13 @@ def of_other_weights(run: Run) -> None:
 @pytest.mark.parametrize(
     ("change", "student", "path", "message"),
     [
-        (no_change, "teacher", "a", "has no network 'teacher'; use one of student1, student2"),
-        (no_change, None, "run/recipe.toml", "recipe.toml already exists; choose another -o"),
-        (no_change, None, "run", "run is a folder; give a file in it"),
-        (no_change, None, "no/where", "there is no folder .*no; make it first"),
-        (never_finished, None, "a", "has not finished; continue it with 'dualstudent resume"),
-        (of_another_version, None, "a", "has format 1, this version of dualstudent reads"),
-        (of_other_weights, None, "a", "does not fit the network of"),
+        (no_change, "teacher", "a", "'teacher'.* student1, student2"),
+        (no_change, None, "run/recipe.toml", r"recipe\.toml"),
+        (no_change, None, "run", "run is a folder"),
+        (no_change, None, "no/where", "no folder .*no"),
+        (never_finished, None, "a", "dualstudent resume"),
+        (of_another_version, None, "a", "format 1"),
+        (of_other_weights, None, "a", r"model\.safetensors"),
     ],
 )
 def test_a_mistake_is_one_line_and_changes_nothing(
@@ -209,7 +209,7 @@ def test_a_mistake_is_one_line_and_changes_nothing(
 
 
 def test_an_unknown_format_is_answered_with_the_known_ones(small_run: Run) -> None:
-    with pytest.raises(UserError, match="no format 'onx'; use one of onnx, torch-export, safe"):
+    with pytest.raises(UserError, match="'onx'.* onnx, torch-export, safetensors"):
         export_run(small_run, "onx")
 
 
@@ -224,7 +224,7 @@ def test_a_file_that_says_something_else_is_not_kept(
             return found
 
     monkeypatch.setitem(exporting.FORMATS, "safetensors", Slightly())
-    with pytest.raises(UserError, match="not kept, its probabilities differ by"):
+    with pytest.raises(UserError, match=f"{error:.1e}"):
         export_run(small_run, "safetensors", tmp_path / "model.safetensors")
     assert not any(tmp_path.iterdir())
 
@@ -241,15 +241,15 @@ def test_onnx_without_its_packages_says_what_to_install(
 def test_a_model_too_large_for_onnx(
     small_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(onnx_file, "LARGEST", 50_000)
-    with pytest.raises(UserError, match=r"one ONNX file holds 0\.0 GB; use --to torch-export or"):
+    monkeypatch.setattr(formats, "MAX_ONNX_BYTES", 50_000)
+    with pytest.raises(UserError, match=r"0\.0 GB.* torch-export"):
         export_run(small_run, "onnx", tmp_path / "model.onnx")
     assert not any(tmp_path.iterdir())
 
 
 def test_other_safetensors_are_not_taken_for_a_model(small_run: Run, tmp_path: Path) -> None:
     (tmp_path / "text.safetensors").write_text("no tensors")
-    with pytest.raises(UserError, match="cannot be read as a file of dualstudent"):
+    with pytest.raises(UserError, match=r"text\.safetensors"):
         load_exported(tmp_path / "text.safetensors")
-    with pytest.raises(UserError, match="is not a model exported by this version"):
+    with pytest.raises(UserError, match=small_run.model.name):
         load_exported(small_run.model)

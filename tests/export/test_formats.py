@@ -7,9 +7,14 @@ import torch
 from torch import nn
 
 from dualstudent.data.transforms.normalization import Normalization
-from dualstudent.export.card import ModelCard, preprocessing_in_words
-from dualstudent.export.deployed import DeployedModel, drop_weight_norm, fold_state
-from dualstudent.export.exporter import FORMATS
+from dualstudent.export.formats import FORMATS
+from dualstudent.export.model import (
+    DeployedModel,
+    ModelCard,
+    describe_preprocessing,
+    drop_weight_norm,
+    fold_state,
+)
 from dualstudent.networks.build import build_network
 from dualstudent.networks.cnn13 import CNN13Settings
 from dualstudent.networks.network import NetworkSettings
@@ -42,7 +47,7 @@ def card(settings: NetworkSettings, size: int) -> ModelCard:
         classes=("cat", "dog", "Übergröße"),
         channels=3,
         image_size=size,
-        preprocessing=preprocessing_in_words(3, size),
+        preprocessing=describe_preprocessing(3, size),
         student="student1",
         test_error=10.0,
         network=drop_weight_norm(settings),

@@ -1,13 +1,12 @@
-"""How far predictions can be trusted: figures of probabilities, labels and stability alone."""
+"""How far predictions can be trusted, from probabilities, labels and stability alone."""
 
-from dualstudent.calibration.confusion import ClassFigures, class_figures, confusion_matrix
 from dualstudent.calibration.coverage import (
     CoveragePoint,
     agreed_point,
     coverage_curve,
     stable_point,
 )
-from dualstudent.calibration.predicted import PredictedSet
+from dualstudent.calibration.predicted import PredictedSet, confusion_matrix
 from dualstudent.calibration.reliability import (
     ReliabilityBin,
     expected_calibration_error,
@@ -17,14 +16,12 @@ from dualstudent.calibration.temperature import apply_temperature, fit_temperatu
 from dualstudent.calibration.threshold import Threshold, find_threshold, lower_bound
 
 __all__ = [
-    "ClassFigures",
     "CoveragePoint",
     "PredictedSet",
     "ReliabilityBin",
     "Threshold",
     "agreed_point",
     "apply_temperature",
-    "class_figures",
     "confusion_matrix",
     "coverage_curve",
     "expected_calibration_error",

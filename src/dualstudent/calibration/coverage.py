@@ -1,4 +1,4 @@
-"""Accuracy against coverage: how good are the answers if the doubtful ones go to a person?"""
+"""Accuracy against coverage: how accurate are the predictions if the doubtful ones are rejected?"""
 
 from dataclasses import dataclass
 
@@ -10,12 +10,12 @@ from dualstudent.calibration.predicted import PredictedSet
 
 @dataclass(frozen=True)
 class CoveragePoint:
-    """What comes of believing some of the predictions; all values in [0, 1].
+    """The result of accepting some of the predictions; all values in [0, 1].
 
     Attributes:
-        coverage: the share of the samples whose prediction is believed.
-        accuracy: the share of these that is right; None if none is believed.
-        threshold: the smallest confidence that is believed; None if confidence does not decide.
+        coverage: share of the predictions that are accepted.
+        accuracy: share of the accepted predictions that are correct; None if none is accepted.
+        threshold: smallest accepted confidence; None if confidence does not decide.
     """
 
     coverage: float
@@ -26,14 +26,14 @@ class CoveragePoint:
 def coverage_curve(
     predicted: PredictedSet, instability: Tensor | None = None
 ) -> list[CoveragePoint]:
-    """One point for each confidence that occurs, from the surest samples alone to all of them.
+    """One point per distinct confidence, from the most confident samples alone to all samples.
 
-    Samples of equal confidence are believed together: their order in the set must not matter.
+    Samples of equal confidence are accepted together, so that their order does not matter.
 
     Args:
         predicted: N samples.
-        instability: (N,) of Eq. 4; if given, it decides instead of confidence, from the samples
-            whose answer a small change moves least.
+        instability: (N,), Eq. 4; if given, the least unstable samples are accepted first, instead
+            of the most confident.
 
     Example:
         >>> import torch
@@ -44,28 +44,28 @@ def coverage_curve(
         [(0.67, 1.0), (1.0, 0.67)]
     """
     doubt = -predicted.confidence if instability is None else instability
-    thresholds, place = torch.unique(doubt, return_inverse=True)
-    believed = place.bincount().cumsum(0)
-    right = place.bincount(predicted.correct.double()).cumsum(0)
+    thresholds, group = torch.unique(doubt, return_inverse=True)
+    accepted = group.bincount().cumsum(0)
+    correct = group.bincount(predicted.correct.double()).cumsum(0)
     total = len(predicted.labels)
     return [
         CoveragePoint(count / total, good / count, -threshold if instability is None else None)
         for count, good, threshold in zip(
-            believed.tolist(), right.tolist(), thresholds.tolist(), strict=True
+            accepted.tolist(), correct.tolist(), thresholds.tolist(), strict=True
         )
     ]
 
 
 def stable_point(predicted: PredictedSet) -> CoveragePoint:
-    """Where believing exactly the stable samples leads, to be compared with the curve."""
-    return _point(predicted, predicted.stable)
+    """Accept exactly the stable samples, to compare with the curve."""
+    return _accept(predicted, predicted.stable)
 
 
 def agreed_point(predicted: PredictedSet) -> CoveragePoint:
-    """The same for the samples that are stable and on which all students agree."""
-    return _point(predicted, predicted.stable & predicted.agree)
+    """Accept exactly the stable samples on which all students agree."""
+    return _accept(predicted, predicted.stable & predicted.agree)
 
 
-def _point(predicted: PredictedSet, believed: Tensor) -> CoveragePoint:
-    count, right = int(believed.sum()), int((believed & predicted.correct).sum())
-    return CoveragePoint(count / len(predicted.labels), right / count if count else None)
+def _accept(predicted: PredictedSet, accepted: Tensor) -> CoveragePoint:
+    count, correct = int(accepted.sum()), int((accepted & predicted.correct).sum())
+    return CoveragePoint(count / len(predicted.labels), correct / count if count else None)

@@ -1,4 +1,4 @@
-"""What was predicted of a labeled set, and what is true."""
+"""Predictions for samples whose labels are known."""
 
 from dataclasses import dataclass
 
@@ -7,16 +7,16 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class PredictedSet:
-    """The predictions of a network for N samples whose labels are known, C classes.
+    """The predictions of a network for N ≥ 1 labeled samples, C classes.
 
     Attributes:
         probabilities: (N, C), each row sums to 1.
-        labels: (N,) int64 in [0, C), the truth.
-        stable: (N,) bool, whether the sample is stable for the network (Eq. 3).
+        labels: (N,) int64 in [0, C), the true classes.
+        stable: (N,) bool, whether each sample is stable for the network (Eq. 3).
         agree: (N,) bool, whether all students of the run predict the same class.
 
     Raises:
-        ValueError: if there are no samples, or the four do not fit together.
+        ValueError: if there are no samples, shapes differ, or a label is out of range.
     """
 
     probabilities: Tensor
@@ -27,12 +27,13 @@ class PredictedSet:
     def __post_init__(self) -> None:
         samples, classes = self.probabilities.shape
         for name in ("labels", "stable", "agree"):
-            if getattr(self, name).shape != (samples,):
-                raise ValueError(f"{name}: one for each of the {samples} samples is needed")
+            shape = tuple(getattr(self, name).shape)
+            if shape != (samples,):
+                raise ValueError(f"{name}: shape {shape}, expected ({samples},)")
         if samples == 0:
-            raise ValueError("a set without samples tells nothing")
+            raise ValueError("probabilities: there must be at least one sample")
         if int(self.labels.min()) < 0 or int(self.labels.max()) >= classes:
-            raise ValueError(f"labels: all must be known, from 0 to {classes - 1}")
+            raise ValueError(f"labels: all must be from 0 to {classes - 1}")
 
     @property
     def predicted(self) -> Tensor:
@@ -41,10 +42,24 @@ class PredictedSet:
 
     @property
     def confidence(self) -> Tensor:
-        """(N,) float64, its probability."""
+        """(N,) float64, the probability of the predicted class."""
         return self.probabilities.double().amax(dim=1)
 
     @property
     def correct(self) -> Tensor:
-        """(N,) bool, whether it is the truth."""
+        """(N,) bool, whether the predicted class is the true one."""
         return self.predicted == self.labels
+
+
+def confusion_matrix(predicted: PredictedSet) -> Tensor:
+    """(C, C) int64, number of samples by true class (row) and predicted class (column).
+
+    Example:
+        >>> import torch
+        >>> p, yes = torch.tensor([[0.9, 0.1], [0.7, 0.3]]), torch.tensor([True, True])
+        >>> confusion_matrix(PredictedSet(p, torch.tensor([0, 1]), yes, yes)).tolist()
+        [[1, 0], [1, 0]]
+    """
+    classes = predicted.probabilities.shape[1]
+    cell = predicted.labels * classes + predicted.predicted
+    return cell.bincount(minlength=classes**2).reshape(classes, classes)

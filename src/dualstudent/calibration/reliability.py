@@ -1,7 +1,7 @@
-"""Calibration: of the answers given with 80 % confidence, are 80 % right?
+"""Reliability: are 80 % of the predictions made with 80 % confidence correct?
 
-Guo et al., On calibration of modern neural networks, ICML 2017: samples are put into bins of
-equal width by their confidence; ECE = Σ_b (n_b / N) · |accuracy of b − mean confidence of b|.
+Guo et al., On calibration of modern neural networks, ICML 2017: samples are grouped by confidence
+into bins of equal width; ECE = Σ_b (n_b / N) · |accuracy of b − mean confidence of b|.
 """
 
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ class ReliabilityBin:
     """The samples whose confidence is in (lower, upper]; all values in [0, 1].
 
     Attributes:
-        lower: bound of the bin, outside it.
-        upper: bound of the bin, inside it.
-        count: how many samples there are.
-        confidence: their mean confidence; None if there are none.
-        accuracy: the share of them that is predicted right; None if there are none.
+        lower: lower bound of the confidence, exclusive.
+        upper: upper bound of the confidence, inclusive.
+        count: number of samples.
+        confidence: mean confidence; None without samples.
+        accuracy: share of correct predictions; None without samples.
     """
 
     lower: float
@@ -31,7 +31,7 @@ class ReliabilityBin:
 
 
 def reliability(predicted: PredictedSet, bins: int = 15) -> list[ReliabilityBin]:
-    """The table behind a reliability diagram: ``bins`` of equal width, from 0 to 1.
+    """The data of a reliability diagram, in ``bins`` bins of equal width from 0 to 1.
 
     Example:
         >>> import torch
@@ -42,13 +42,13 @@ def reliability(predicted: PredictedSet, bins: int = 15) -> list[ReliabilityBin]
     """
     edges = torch.linspace(0, 1, bins + 1, dtype=torch.float64)
     confidence = predicted.confidence.cpu()
-    place = torch.bucketize(confidence, edges[1:-1])
-    counts = place.bincount(minlength=bins)
-    confidences = place.bincount(confidence, minlength=bins) / counts
-    accuracies = place.bincount(predicted.correct.cpu().double(), minlength=bins) / counts
+    bin_index = torch.bucketize(confidence, edges[1:-1])
+    counts = bin_index.bincount(minlength=bins)
+    confidences = bin_index.bincount(confidence, minlength=bins) / counts
+    accuracies = bin_index.bincount(predicted.correct.cpu().double(), minlength=bins) / counts
     return [
-        ReliabilityBin(lower, upper, count, *((sure, right) if count else (None, None)))
-        for lower, upper, count, sure, right in zip(
+        ReliabilityBin(lower, upper, count, *((mean, accuracy) if count else (None, None)))
+        for lower, upper, count, mean, accuracy in zip(
             edges[:-1].tolist(),
             edges[1:].tolist(),
             counts.tolist(),
@@ -60,7 +60,7 @@ def reliability(predicted: PredictedSet, bins: int = 15) -> list[ReliabilityBin]
 
 
 def expected_calibration_error(predicted: PredictedSet, bins: int = 15) -> float:
-    """ECE in [0, 1]: how far confidence and accuracy are apart, on average over the samples."""
+    """ECE in [0, 1], the mean gap between confidence and accuracy."""
     return sum(
         each.count / len(predicted.labels) * abs(each.accuracy - each.confidence)
         for each in reliability(predicted, bins)

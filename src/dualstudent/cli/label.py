@@ -34,5 +34,5 @@ def label(
         sheet = write_labels(opened, output, precision, progress.observer("labeling"))
     for unreadable in sheet.unreadable:
         print_message("skipped", "yellow", unreadable)
-    for line in sheet.in_words(output):
+    for line in sheet.describe(output):
         print_line(console, line)

@@ -1,8 +1,7 @@
-"""Taking a trained network away: one file that is used without the run, checked when written."""
+"""Exporting a trained network to one file that works without the run."""
 
-from dualstudent.export.card import ModelCard
-from dualstudent.export.deployed import DeployedModel
-from dualstudent.export.exporter import FORMATS, Export, export_run
-from dualstudent.export.safetensors_file import load_exported
+from dualstudent.export.exporter import Export, export_run
+from dualstudent.export.formats import FORMATS, load_exported
+from dualstudent.export.model import DeployedModel, ModelCard
 
 __all__ = ["FORMATS", "DeployedModel", "Export", "ModelCard", "export_run", "load_exported"]

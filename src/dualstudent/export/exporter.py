@@ -1,4 +1,4 @@
-"""From a finished run to a file that is known to say the same."""
+"""Exporting a network of a finished run, and checking the file against the network."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,12 +9,14 @@ from torch import Tensor, nn
 from dualstudent.atomic import check_free, create_file
 from dualstudent.data.samples import Samples
 from dualstudent.errors import UserError
-from dualstudent.export.card import ModelCard, preprocessing_in_words
-from dualstudent.export.deployed import DeployedModel, drop_weight_norm, fold_state
-from dualstudent.export.file_format import FileFormat
-from dualstudent.export.onnx_file import OnnxFile
-from dualstudent.export.safetensors_file import SafetensorsFile
-from dualstudent.export.torch_export_file import TorchExportFile
+from dualstudent.export.formats import FORMATS
+from dualstudent.export.model import (
+    DeployedModel,
+    ModelCard,
+    describe_preprocessing,
+    drop_weight_norm,
+    fold_state,
+)
 from dualstudent.methods import Method
 from dualstudent.networks.network import NetworkSettings
 from dualstudent.recipes.reading import to_toml
@@ -24,13 +26,8 @@ from dualstudent.training.model import load_trained, read_model
 from dualstudent.training.run import Run, versions
 from dualstudent.training.trainer import Trainer
 
-FORMATS: dict[str, FileFormat] = {
-    "onnx": OnnxFile(),
-    "torch-export": TorchExportFile(),
-    "safetensors": SafetensorsFile(),
-}
-TOLERANCE = 1e-5  # of a probability, between the file and the network that was trained
-_CHECKED = 64  # images, in one batch
+TOLERANCE = 1e-5  # largest difference of a probability between file and trained network
+_CHECKED_IMAGES = 64
 
 
 @dataclass(frozen=True)
@@ -39,9 +36,9 @@ class Export:
 
     Attributes:
         path: of the file.
-        card: what is written in it.
-        checked: how many test images it was compared on.
-        difference: the largest one between its probabilities and those of the trained network.
+        card: the model card in it.
+        checked: number of images on which it was compared with the trained network.
+        difference: largest difference between their probabilities.
     """
 
     path: Path
@@ -53,17 +50,16 @@ class Export:
 def export_run(
     run: Run, to: str, path: Path | str | None = None, student: str | None = None
 ) -> Export:
-    """Write a network of a finished run into one file, and compare it with what was trained.
+    """Write a network of a finished run to one file, and compare it with the trained network.
 
     Args:
-        run: that has finished.
-        to: one of ``FORMATS``.
+        run: a finished one.
+        to: a key of ``FORMATS``.
         path: of the file, which must not exist; default: in the run, named after the network.
         student: name of the network in the run; default: the one that its method exports.
 
     Raises:
-        UserError: if that cannot be done, or the file would say something else; then there is
-            no file.
+        UserError: if it cannot be exported, or the probabilities differ; no file is kept.
     """
     if to not in FORMATS:
         raise UserError(f"there is no format {to!r}; use one of {', '.join(FORMATS)}")
@@ -71,58 +67,60 @@ def export_run(
     file_format.check_available()
     trainer = load_trained(run, device=DeviceSettings(accelerator="cpu"))
     _, notes = read_model(run)
-    student = _chosen(run, trainer.method, student or notes.exported)
+    student = _check_network(run, trainer.method, student or notes.exported)
     path = Path(path or run.folder / (student + file_format.suffix))
-    check_free(path)  # before the work
+    check_free(path)  # before the slow part
     network = trainer.method.evaluated[student]
-    model = DeployedModel(_card(run, trainer, student, notes.classes))
+    model = DeployedModel(_build_card(run, trainer, student, notes.classes))
     model.network.load_state_dict(fold_state(network))
     seen = trainer.data.test if len(trainer.data.test) else trainer.data.train
     images, expected = _predict(network, seen)
     with create_file(path) as partial:
         file_format.write(model, partial)
-        # A single image too: it is what most callers have.
+        # Also a single image, as most callers have.
         found = torch.cat([file_format.run(partial, part) for part in (images[:1], images[1:])])
         difference = (found - expected).abs().max().item()
-        if not difference <= TOLERANCE:  # also if it is not a number
+        if not difference <= TOLERANCE:  # also if it is NaN
             raise UserError(
-                f"{path}: not kept, its probabilities differ by {difference:.1e} from those of "
-                f"{student} on {len(images)} images; {TOLERANCE:.0e} is allowed"
+                f"{path}: deleted, as its probabilities differ by {difference:.1e} from those of "
+                f"{student} on {len(images)} images; at most {TOLERANCE:.0e} is allowed"
             )
     return Export(path, model.card, len(images), difference)
 
 
-def _chosen(run: Run, method: Method, name: str) -> str:
+def _check_network(run: Run, method: Method, name: str) -> str:
     known = list(method.evaluated)
     if name not in known:
         raise UserError(f"{run.folder} has no network {name!r}; use one of {', '.join(known)}")
     return name
 
 
-def _card(run: Run, trainer: Trainer, student: str, classes: tuple[str, ...]) -> ModelCard:
+def _build_card(run: Run, trainer: Trainer, student: str, classes: tuple[str, ...]) -> ModelCard:
     recipe, result = trainer.recipe, run.read_result()
     if len(trainer.data.train.shape) != 3:
-        raise UserError(f"{run.folder} learned from feature vectors; only images can be exported")
+        raise UserError(
+            f"{run.folder}: trained on feature vectors; only networks for images can be exported"
+        )
     channels, _, image_size = trainer.data.train.shape
     error = result["networks"].get(student, {}).get("error")
     return ModelCard(
         classes=classes,
         channels=channels,
         image_size=image_size,
-        preprocessing=preprocessing_in_words(channels, image_size),
+        preprocessing=describe_preprocessing(channels, image_size),
         student=student,
         test_error=error if run.evaluated_part == "test" else None,
         validation_error=error if run.evaluated_part == "validation" else None,
-        network=drop_weight_norm(architecture_of(student, trainer.method, recipe)),
+        network=drop_weight_norm(find_architecture(student, trainer.method, recipe)),
         normalization=recipe.normalization,
-        recipe=_without_places(run.read_recipe()),
+        recipe=_drop_paths(run.read_recipe()),
         trained_with=result["versions"],
         exported_with=versions(),
     )
 
 
-def architecture_of(name: str, method: Method, recipe: Recipe) -> NetworkSettings:
-    """Of any evaluated network: teachers and averages have that of the student they follow."""
+def find_architecture(name: str, method: Method, recipe: Recipe) -> NetworkSettings:
+    """The architecture of an evaluated network: that of the student with the same shapes."""
     settings = recipe.method.networks(recipe.network)
     shapes = _shapes(method.evaluated[name])
     return next(
@@ -136,15 +134,15 @@ def _shapes(network: nn.Module) -> dict[str, torch.Size]:
     return {name: tensor.shape for name, tensor in network.state_dict().items()}
 
 
-def _without_places(recipe: Recipe) -> str:
-    """The file may go to strangers, whom the user's folders do not concern."""
-    places = {key: None for key, value in recipe.data if isinstance(value, Path)}
-    return to_toml(recipe.model_copy(update={"data": recipe.data.model_copy(update=places)}))
+def _drop_paths(recipe: Recipe) -> str:
+    """The recipe as TOML without the user's folders, as the file may be published."""
+    paths = {key: None for key, value in recipe.data if isinstance(value, Path)}
+    return to_toml(recipe.model_copy(update={"data": recipe.data.model_copy(update=paths)}))
 
 
 def _predict(network: nn.Module, samples: Samples) -> tuple[Tensor, Tensor]:
-    """Some images as bytes, and the probabilities that the trained network gives them."""
-    indices = torch.linspace(0, len(samples) - 1, min(_CHECKED, len(samples))).long()
+    """Some images (n, channels, H, W) uint8, and their probabilities by the trained network."""
+    indices = torch.linspace(0, len(samples) - 1, min(_CHECKED_IMAGES, len(samples))).long()
     (outputs,) = run_inference({"network": network}, samples, indices, None, "cpu")
     pixels = samples.pictures(outputs.indices)
     assert pixels is not None  # only images are exported

@@ -1,7 +1,7 @@
-"""What to label next: the unlabeled images of a run, and how far to trust what it says of them."""
+"""Which images to label next, and which predictions are good enough to use as labels."""
 
-from dualstudent.labeling.order import labeling_order
+from dualstudent.labeling.ranking import select_for_labeling
 from dualstudent.labeling.sheet import LabelSheet, write_labels
-from dualstudent.labeling.yardstick import Yardstick
+from dualstudent.labeling.trust import TrustRule
 
-__all__ = ["LabelSheet", "Yardstick", "labeling_order", "write_labels"]
+__all__ = ["LabelSheet", "TrustRule", "select_for_labeling", "write_labels"]

@@ -1,0 +1,125 @@
+"""What is exported: a network that maps raw pixels to probabilities, and its model card."""
+
+import json
+from typing import Literal, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from dualstudent.data.transforms.normalization import Normalization, factor_and_offset
+from dualstudent.networks.build import AnyNetworkSettings, build_network
+from dualstudent.networks.network import Network, NetworkSettings
+from dualstudent.settings import Settings
+
+
+class ModelCard(Settings):
+    """Describes an exported network; it is part of every exported file.
+
+    Attributes:
+        format: version of this card.
+        classes: their names, in the order of the probabilities.
+        channels: of the images: 1 for gray, 3 for red, green and blue.
+        image_size: side of the square images in pixels.
+        preprocessing: what the caller has to do to an image, in words.
+        student: name of the network in its run.
+        test_error: of this network after the last epoch, in percent; None without a test part.
+        validation_error: the same on the validation part, if there was no test part.
+        network: architecture, without weight normalization, which is folded into the weights.
+        normalization: of the pixel values, done by the model.
+        recipe: of the run, as TOML, without paths.
+        trained_with: versions of the packages that trained it.
+        exported_with: versions of the packages that wrote the file.
+    """
+
+    format: Literal[1] = 1
+    classes: tuple[str, ...]
+    channels: int
+    image_size: int
+    preprocessing: str
+    student: str
+    test_error: float | None
+    validation_error: float | None = None
+    network: AnyNetworkSettings
+    normalization: Normalization
+    recipe: str
+    trained_with: dict[str, str]
+    exported_with: dict[str, str]
+
+    def to_texts(self) -> dict[str, str]:
+        """Key → text, for files whose metadata are text only; what is no text becomes JSON."""
+        fields = self.model_dump(mode="json")
+        return {
+            key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            for key, value in fields.items()
+        }
+
+
+def describe_preprocessing(channels: int, image_size: int) -> str:
+    """What the caller has to do to an image, in words."""
+    colors = {1: "gray", 3: "red, green, blue"}.get(channels, f"{channels} channels")
+    return (
+        f"uint8 pixels (N, {channels}, {image_size}, {image_size}), {colors}, from 0 (dark) to "
+        f"255 (bright); crop other images to the central square and resize it to {image_size} × "
+        f"{image_size} by bicubic interpolation, antialiased when shrinking; do not normalize, the "
+        "model does that"
+    )
+
+
+class DeployedModel(nn.Module):
+    """Normalization, trunk, class head and softmax, in evaluation mode.
+
+    Maps images (N, channels, H, W) uint8 to probabilities (N, C) float32. Its weights come from
+    :func:`fold_state` of a trained network, or from a file.
+
+    Args:
+        card: describes the network to build.
+    """
+
+    factor: Tensor
+    offset: Tensor
+
+    def __init__(self, card: ModelCard) -> None:
+        super().__init__()
+        built = build_network(
+            card.network, card.channels, len(card.classes), card.image_size, seed=0, student=0
+        )
+        self.card = card
+        self.network = cast(Network, built.to(memory_format=torch.contiguous_format))  # type: ignore[call-overload]
+        del self.network.heads.follow
+        factor, offset = factor_and_offset(card.normalization, torch.device("cpu"))
+        # Not saved with the weights: the card has them.
+        self.register_buffer("factor", factor.clone(), persistent=False)
+        self.register_buffer("offset", offset.clone(), persistent=False)
+        self.eval().requires_grad_(False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        features = self.network.features(images.float() * self.factor - self.offset)
+        logits: Tensor = self.network.heads.classify(features)
+        return logits.softmax(dim=1)
+
+    def example_input(self) -> Tensor:
+        """Two black images for tracing; with one, the batch size would be fixed to 1."""
+        size = self.card.image_size
+        return torch.zeros(2, self.card.channels, size, size, dtype=torch.uint8)
+
+
+def drop_weight_norm(settings: NetworkSettings) -> NetworkSettings:
+    """The same architecture with plain weights."""
+    has_it = "weight_norm" in type(settings).model_fields
+    return settings.model_copy(update={"weight_norm": False}) if has_it else settings
+
+
+def fold_state(network: nn.Module) -> dict[str, Tensor]:
+    """The state of a network without consistency head, with weight normalization folded in.
+
+    Example:
+        >>> from dualstudent.networks import DigitsCNN
+        >>> "heads.classify.weight" in fold_state(DigitsCNN(weight_norm=True))
+        True
+    """
+    state = {k: v for k, v in network.state_dict().items() if ".parametrizations." not in k}
+    for name, layer in network.named_modules():
+        if parametrize.is_parametrized(layer, "weight"):
+            state[f"{name}.weight"] = cast(Tensor, layer.weight).detach()
+    return {k: v for k, v in state.items() if not k.startswith("heads.follow.")}
