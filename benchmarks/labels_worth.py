@@ -30,7 +30,7 @@ from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
 from dualstudent import DualStudentClassifier
 from dualstudent.data.sources.bundled import load_mnist_5k
 from dualstudent.experiments.measures import spread
-from dualstudent.report.style import light_frame, save_picture
+from dualstudent.report.style import save_picture, style_axes
 from tables import read_csv, write_csv, write_table
 
 ROOT = Path(__file__).parents[1]
@@ -167,7 +167,7 @@ def draw(rows: list[dict[str, Any]]) -> None:
             low, high = (np.array([f(v) for v in found.values()]) for f in (min, max))
             axes.plot(list(found), mean, marker="o", ms=4, label=who, color=f"C{number}")
             axes.fill_between(list(found), low, high, alpha=0.12, color=f"C{number}", lw=0)
-        light_frame(axes, digits.title)
+        style_axes(axes, digits.title)
         axes.set_xscale("log")
         axes.set_xticks([*FEW, *digits.more], [str(n) for n in (*FEW, *digits.more)])
         axes.minorticks_off()

@@ -22,8 +22,8 @@ def test_feature_vectors_have_all_but_pictures(tmp_path: Path) -> None:
     run = train(MLP, tmp_path / "run", data=data)
     page = Page(run.page.read_text("utf-8"))
     assert not page.of("img")
-    assert "The samples are no images: there is nothing to see." in page.texts["p"]
-    assert "Which answers to trust" in page.texts["h2"]
+    assert "The samples are not images." in page.texts["p"]
+    assert "Which predictions to trust" in page.texts["h2"]
     assert any("Of the 200 test samples" in text for text in page.texts["p"])
 
     written = run.page.read_bytes()
@@ -37,14 +37,14 @@ def test_a_run_without_test_says_so(tmp_path: Path) -> None:
     run = train(MLP, tmp_path / "run", data=vectors(tested=False))
     page = Page(run.page.read_text("utf-8"))
     assert any(text.startswith("This run was not evaluated") for text in page.texts["p"])
-    assert page.texts["h2"] == ["How it learned", "Recipe"]
+    assert page.texts["h2"] == ["Learning curves", "Recipe"]
 
 
 def test_a_page_that_cannot_be_drawn_is_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr("dualstudent.report.page.writing.render")
-    with pytest.warns(UserWarning, match=r"run/report\.html was not drawn: name 'render'"):
+    monkeypatch.delattr("dualstudent.report.page.page.render_page")
+    with pytest.warns(UserWarning, match=r"run/report\.html was not drawn: name 'render_page'"):
         run = train(small_recipe("schedule.epochs=1"), tmp_path / "run")
     assert run.read_result()["epochs"] == 1
     assert not list(run.folder.glob("report*"))

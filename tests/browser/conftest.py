@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dualstudent import Run, train, write_report
-from dualstudent.report.page.page import render
+from dualstudent.report.page.page import render_page
 from tests.support.browser import Opened
-from tests.support.evidence import HOSTILE, evidence_of, verdict_of
 from tests.support.recipes import small_recipe
+from tests.support.run_data import HOSTILE, make_evaluation, make_run_data
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -55,8 +55,8 @@ def pages(
     two = write_report([small_run, other_run], folder / "two.html")
     for count, name in ((12, "few"), (120, "many")):
         names = (HOSTILE, "endless" * 30, *map(str, range(count - 2)))
-        evidence = evidence_of(HOSTILE, verdict_of(900, names, side=32), names, epochs=40)
-        (folder / f"{name}.html").write_text(render([evidence]), "utf-8")
+        run_data = make_run_data(HOSTILE, make_evaluation(900, names, side=32), names, epochs=40)
+        (folder / f"{name}.html").write_text(render_page([run_data]), "utf-8")
     return {
         "one": small_run.page,
         "two": two,

@@ -16,7 +16,7 @@ from dualstudent.calibration import (
 )
 from dualstudent.training.inference import Predictions, predict
 from tests.support.browser import Opened
-from tests.support.evidence import HOSTILE
+from tests.support.run_data import HOSTILE
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
@@ -82,7 +82,7 @@ def test_what_it_shows_are_the_numbers_of_the_run(opened: Opened, small_run: Run
         f"{percent(100 * (point.accuracy or 0))} of {percent(100 * point.coverage)}"
         for point in marks
     ]
-    last = shown(chart(page, "Accuracy by share believed").locator("tbody tr td"))[-1]
+    last = shown(chart(page, "Accuracy by share accepted").locator("tbody tr td"))[-1]
     assert last.startswith(percent(100 * (coverage_curve(found)[-1].accuracy or 0)))
 
 

@@ -19,7 +19,7 @@ from dualstudent.data.sources.bundled import load_digits_8x8, load_mnist_5k
 from dualstudent.data.sources.files import DataWarning
 from dualstudent.experiments.figures import draw_figures
 from dualstudent.experiments.schema import Cell
-from dualstudent.report.style import as_svg, save_picture
+from dualstudent.report.style import render_svg, save_picture
 from tests.support.made_runs import drawn_lines, experiment, line, made_run, network
 from tests.support.recipes import small_recipe
 
@@ -155,7 +155,7 @@ def test_stable_samples_per_class(tmp_path: Path) -> None:
     assert heights == {-0.2: 90.0, 0.8: 50.0, 0.2: 60.0, 1.2: 70.0, 2.2: 5.0}
     assert [t.get_text() for t in axes.get_xticklabels()] == ["cat", "dog", r"<b>\$"]
     assert "70.00 ± 0.00 % are stable (paper: about 85 %)" in axes.get_title(loc="left")
-    as_svg(figure)  # the $ of a name is no formula
+    render_svg(figure)  # the $ of a name is no formula
 
     runs[0].split.unlink()
     figure = draw_figures(rows, {Cell("DS", COLUMN): runs})["stable-samples"]

@@ -209,7 +209,7 @@ def test_a_mistake_is_one_line_and_changes_nothing(
 
 
 def test_an_unknown_format_is_answered_with_the_known_ones(small_run: Run) -> None:
-    with pytest.raises(UserError, match="'onx'.* onnx, torch-export, safetensors"):
+    with pytest.raises(UserError, match=r"'onx'.* onnx, torch-export, safetensors"):
         export_run(small_run, "onx")
 
 

@@ -381,7 +381,7 @@ def test_runs_that_are_not_what_they_were(run: Run, place: Path, command: Comman
         changed = command("label", "run", "-o", "new.csv")
     finally:
         image.write_bytes(content)
-    refused(changed, "digits")
+    refused(changed, "run: ")
     result, about = run.result.read_text(), run.about.read_text()
     run.result.unlink()
     unfinished = command("label", "run", "-o", "new.csv")

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 
 from dualstudent.experiments.schema import Experiment
 from dualstudent.experiments.table import ComparisonTable
-from dualstudent.report.html import templates
-from dualstudent.report.style import as_svg
+from dualstudent.report.html import load_templates
+from dualstudent.report.style import render_svg
 
 _SVG, _LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 ET.register_namespace("", _SVG)
@@ -42,7 +42,7 @@ def write_page(
     ]
     headers = next((i for i, column in enumerate(table.columns) if column), 0)
     page = (
-        templates("dualstudent.experiments", ".")
+        load_templates("dualstudent.experiments", ".")
         .get_template("page.html")
         .render(experiment=experiment, table=table, headers=headers, pictures=pictures)
     )
@@ -54,7 +54,7 @@ def inline_svg(name: str, figure: Figure) -> str:
 
     Identifiers begin with the name, so that the figures of a page do not share any.
     """
-    root = ET.fromstring(as_svg(figure))
+    root = ET.fromstring(render_svg(figure))
     for metadata in root.findall(f"{{{_SVG}}}metadata"):
         root.remove(metadata)
     for element in root.iter():

@@ -1,1 +1,1 @@
-"""Reports: what a run made, as tables and pictures."""
+"""Reports about finished runs: numbers as text, curves and HTML pages."""

@@ -13,8 +13,18 @@ def format_percent(value: float) -> str:
     return f"{value:.2f} %"
 
 
+def html_percent(value: float) -> str:
+    r"""The same with a space that does not break, for HTML pages.
+
+    Example:
+        >>> html_percent(12.5)
+        '12.50\xa0%'
+    """
+    return f"{value:.2f}\u00a0%"
+
+
 def format_count(number: int, noun: str) -> str:
-    """A number of things.
+    """A number with its noun in the singular or plural.
 
     Example:
         >>> format_count(1, "run"), format_count(2000, "image")
@@ -24,7 +34,7 @@ def format_count(number: int, noun: str) -> str:
 
 
 def format_bytes(count: int) -> str:
-    """A size in memory.
+    """A number of bytes in MB or GB.
 
     Example:
         >>> format_bytes(19_100_000), format_bytes(2_500_000_000)
@@ -44,7 +54,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_estimate(seconds: float) -> str:
-    """A duration in the unit that fits.
+    """A duration, rounded, in seconds, minutes, hours or days.
 
     Example:
         >>> format_estimate(7), format_estimate(70), format_estimate(9000), format_estimate(4e6)

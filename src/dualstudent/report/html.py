@@ -1,4 +1,4 @@
-"""Pages in one file each: one frame and one look for all, and all text escaped."""
+"""Jinja templates of HTML pages; all text is escaped."""
 
 from functools import cache
 
@@ -6,8 +6,8 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 
 @cache
-def templates(package: str, folder: str) -> Environment:
-    """The templates in ``folder`` of ``package``, which may build on ``base.html`` of all pages."""
+def load_templates(package: str, folder: str) -> Environment:
+    """The templates in ``folder`` of ``package``; they may extend the shared ``base.html``."""
     own, shared = PackageLoader(package, folder), PackageLoader("dualstudent.report", "templates")
     return Environment(
         loader=ChoiceLoader([own, shared]),

@@ -1,4 +1,4 @@
-"""How pictures look and are kept: one light frame, and the same bytes for the same figure."""
+"""The style of all matplotlib figures, and how they are saved."""
 
 from io import BytesIO
 from pathlib import Path
@@ -9,47 +9,44 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 PAGE_WIDTH = 8.0  # inches; saved at 150 dots an inch, a little more than a README is wide
-LINE_BELOW = 112  # letters of size 9 in that width
+LINE_LENGTH = 112  # characters of size 9 in that width
 
 
-def literal(text: str) -> str:
-    r"""Text to draw as it is: a $ begins no formula.
+def escape_math(text: str) -> str:
+    r"""Escape ``$``, which would begin a formula.
 
     Example:
-        >>> literal("5 $")
+        >>> escape_math("5 $")
         '5 \\$'
     """
     return text.replace("$", r"\$")
 
 
-def light_frame(axes: Axes, title: str = "") -> None:
-    """No box, a light grid behind the data, the title flush left."""
+def style_axes(axes: Axes, title: str = "") -> None:
+    """Set a title on the left, a light grid, and no frame at the top and right."""
     axes.set_title(title, loc="left")
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.3)
     axes.set_axisbelow(True)
 
 
-def against_epochs(axes: Axes, title: str = "") -> None:
-    """The frame of curves over epochs."""
-    light_frame(axes, title)
+def style_epoch_axes(axes: Axes, title: str = "") -> None:
+    """Style axes whose x axis counts epochs."""
+    style_axes(axes, title)
     axes.set_xlabel("epoch")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
 
 
 def save_picture(figure: Figure, stem: Path) -> list[Path]:
-    """Write ``stem``.png and ``stem``.svg; returns their paths."""
+    """Write ``stem``.png and ``stem``.svg, and return their paths."""
     png, svg = stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.svg")
     figure.savefig(png, dpi=150, facecolor="white")
-    svg.write_bytes(as_svg(figure))
+    svg.write_bytes(render_svg(figure))
     return [png, svg]
 
 
-def as_svg(figure: Figure) -> bytes:
-    """The figure as SVG; equal bytes for equal figures, so without a date.
-
-    Text stays text: sharp at any size, to be searched and read aloud.
-    """
+def render_svg(figure: Figure) -> bytes:
+    """The figure as SVG with real text; without a date, so that equal figures give equal bytes."""
     buffer = BytesIO()
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "dualstudent"}):
         figure.savefig(buffer, format="svg", facecolor="white", metadata={"Date": None})

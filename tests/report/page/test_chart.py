@@ -20,7 +20,7 @@ from dualstudent.report.page.chart import (
 
 @given(st.floats(1e-9, 1e9))
 def test_an_axis_holds_its_values_and_has_a_few_round_ticks(highest: float) -> None:
-    axis = Axis.holding("loss", [highest / 2, highest])
+    axis = Axis.covering("loss", [highest / 2, highest])
     ticks = axis.ticks()
     assert axis.low == ticks[0] == 0
     assert highest <= axis.high * (1 + 1e-6)

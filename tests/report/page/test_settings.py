@@ -1,17 +1,17 @@
 from dataclasses import replace
 
 from dualstudent import load_recipe
-from dualstudent.report.page.settings import settings
-from tests.support.evidence import evidence_of, verdict_of
+from dualstudent.report.page.settings import list_settings
+from tests.support.run_data import make_evaluation, make_run_data
 
 NAMES = ("cat", "dog")
 
 
 def test_every_setting_is_there_and_only_what_differs_is_marked() -> None:
-    one = evidence_of("one", verdict_of(20, NAMES), NAMES, epochs=1)
+    one = make_run_data("one", make_evaluation(20, NAMES), NAMES, epochs=1)
     changed = load_recipe("demo-supervised", ["seed=7", 'data.classes=["1", "2"]'])
     other = replace(one, recipe=changed.model_copy(update={"description": one.recipe.description}))
-    rows = {row.key: row for row in settings([one, other])}
+    rows = {row.key: row for row in list_settings([one, other])}
     assert rows["seed"].values == ["0", "7"]
     assert rows["data.classes"].values == ["–", "1, 2"]
     assert rows["method.name"].values == ["dual-student", "supervised"]
@@ -20,6 +20,6 @@ def test_every_setting_is_there_and_only_what_differs_is_marked() -> None:
         "seed",
         "data.classes",
     }
-    assert not any(row.differs for row in settings([one]))
+    assert not any(row.differs for row in list_settings([one]))
     keys = [key.split(".")[0] for key in rows]
     assert keys == sorted(keys, key=keys.index)  # a table's keys stand together

@@ -16,7 +16,7 @@ from dualstudent.experiments.figures import (
 )
 from dualstudent.experiments.finished import FinishedRuns
 from dualstudent.experiments.schema import Experiment, FigureName
-from dualstudent.report.style import LINE_BELOW, literal
+from dualstudent.report.style import LINE_LENGTH, escape_math
 
 Draw = Callable[[Experiment, FinishedRuns], dict[str, Figure]]
 
@@ -55,6 +55,6 @@ def draw_figures(
 
 
 def _say_below(figure: Figure, text: str) -> None:
-    below = "\n".join(filter(None, [figure.get_supxlabel(), fill(literal(text), LINE_BELOW)]))
+    below = "\n".join(filter(None, [figure.get_supxlabel(), fill(escape_math(text), LINE_LENGTH)]))
     figure.supxlabel(below, x=0.01, ha="left", fontsize=9)
     figure.set_label(f"{figure.get_label()} {text}")

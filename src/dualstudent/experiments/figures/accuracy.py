@@ -10,7 +10,7 @@ from dualstudent.experiments.figures.colors import color_of
 from dualstudent.experiments.figures.series import Series, draw_series, evaluated, over_seeds
 from dualstudent.experiments.finished import FinishedRuns
 from dualstudent.experiments.schema import Cell, Experiment
-from dualstudent.report.style import PAGE_WIDTH, against_epochs, literal
+from dualstudent.report.style import PAGE_WIDTH, escape_math, style_epoch_axes
 from dualstudent.training.run import Run
 
 
@@ -34,14 +34,14 @@ def draw_accuracy(experiment: Experiment, runs: FinishedRuns, title: str) -> Fig
         if paper is not None:
             value += f" (paper ◇ {paper:.2f})"
             _mark_at_the_edge(axes, paper, color)
-        draw_series(axes, curves[cell], literal(f"{cell.row}\n{value}"), color)
+        draw_series(axes, curves[cell], escape_math(f"{cell.row}\n{value}"), color)
         said.append(f"{cell.row} {value}")
-    against_epochs(axes)
+    style_epoch_axes(axes)
     axes.set_ylabel("test accuracy in %")
     figure.legend(
         loc="outside right upper", frameon=False, title="at the last epoch", alignment="left"
     )
-    figure.suptitle(literal(title), x=0.01, ha="left")
+    figure.suptitle(escape_math(title), x=0.01, ha="left")
     figure.set_label(
         f"{title}: test accuracy in % against epochs; the line is the mean over seeds, the band "
         f"one standard deviation. At the last epoch: {'; '.join(said)}."

@@ -12,7 +12,7 @@ from dualstudent.experiments.figures.series import deviation
 from dualstudent.experiments.finished import FinishedRuns
 from dualstudent.experiments.measures import MEASURES, headline
 from dualstudent.experiments.schema import Cell, Experiment, PaperValue
-from dualstudent.report.style import PAGE_WIDTH, light_frame, literal
+from dualstudent.report.style import PAGE_WIDTH, escape_math, style_axes
 
 _HEIGHT = 0.36  # of a bar; a row is 1 high
 _ACROSS = 2  # panels: more would leave no room for the bars
@@ -65,9 +65,9 @@ def _draw_panel(
     lines: Mapping[str, Cell],
 ) -> None:
     measure = experiment.measure_of(next(iter(lines.values())))
-    light_frame(axes, literal(f"{title}: {MEASURES[measure]}"))
+    style_axes(axes, escape_math(f"{title}: {MEASURES[measure]}"))
     axes.grid(visible=False, axis="y")
-    axes.set_yticks(range(len(lines)), [literal(name) for name in lines])
+    axes.set_yticks(range(len(lines)), [escape_math(name) for name in lines])
     axes.set_ylim(len(lines) - 0.4, -0.6)
     for y, cell in enumerate(lines.values()):
         paper, found = experiment.paper(cell), runs.get(cell, [])

@@ -14,7 +14,7 @@ from dualstudent.experiments.finished import FinishedRuns
 from dualstudent.experiments.panels import TWO_CLASSES
 from dualstudent.experiments.schema import Experiment
 from dualstudent.methods import DualStudentSettings
-from dualstudent.report.style import LINE_BELOW, PAGE_WIDTH, against_epochs
+from dualstudent.report.style import LINE_LENGTH, PAGE_WIDTH, style_epoch_axes
 from dualstudent.training.run import Run
 
 
@@ -43,7 +43,7 @@ def draw(experiment: Experiment, runs: FinishedRuns) -> dict[str, Figure]:
     handles, labels = right.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper left", ncols=len(MODELS), frameon=False)
     counts = describe(seeds)
-    figure.supxlabel(fill(counts, LINE_BELOW), x=0.01, ha="left", fontsize=9)
+    figure.supxlabel(fill(counts, LINE_LENGTH), x=0.01, ha="left", fontsize=9)
     figure.set_label(
         "Two classes. Left: probability of the true class of one test sample against epochs. "
         "Right: of the samples that f₁ and fₛ had both wrong at first, the share that each model "
@@ -100,7 +100,7 @@ def _example(seeds: Sequence[Tracked]) -> tuple[Tracked, int] | None:
 
 
 def _draw_example(axes: Axes, seeds: Sequence[Tracked], looks: Mapping[str, _Look]) -> None:
-    against_epochs(axes, "one sample: probability of its class")
+    style_epoch_axes(axes, "one sample: probability of its class")
     axes.set_ylim(-0.02, 1.02)
     axes.axhline(0.5, color=INK, linewidth=0.8, linestyle=":")
     chosen = _example(seeds)
@@ -114,7 +114,7 @@ def _draw_example(axes: Axes, seeds: Sequence[Tracked], looks: Mapping[str, _Loo
 
 
 def _draw_all(axes: Axes, seeds: Sequence[Tracked], looks: Mapping[str, _Look]) -> None:
-    against_epochs(axes, "all samples wrong at first: now right, in %")
+    style_epoch_axes(axes, "all samples wrong at first: now right, in %")
     axes.set_ylim(-2, 102)
     with_any = [tracked for tracked in seeds if tracked.wrong_at_first.any()]
     if not with_any:

@@ -10,7 +10,7 @@ from dualstudent.experiments.figures.series import Series, draw_series, evaluate
 from dualstudent.experiments.finished import FinishedRuns
 from dualstudent.experiments.panels import DISTANCE
 from dualstudent.experiments.schema import Experiment
-from dualstudent.report.style import PAGE_WIDTH, against_epochs, literal
+from dualstudent.report.style import PAGE_WIDTH, escape_math, style_epoch_axes
 from dualstudent.training.run import Run
 
 _RATIO_FOR_LOGARITHMS = 20  # beyond it the smaller of two curves lies flat on the axis
@@ -26,9 +26,9 @@ def draw(experiment: Experiment, runs: FinishedRuns) -> dict[str, Figure]:
     for axes, what in zip(figure.subplots(1, 2), ("weights", "predictions"), strict=True):
         curves = {cell: distances(runs[cell], what) for cell in cells}
         for cell, series in curves.items():
-            draw_series(axes, series, literal(cell.row), color_of(runs[cell][0].read_recipe()))
+            draw_series(axes, series, escape_math(cell.row), color_of(runs[cell][0].read_recipe()))
             said.append(f"{what} of {cell.row} {series.last}")
-        against_epochs(axes, f"distance of {what}")
+        style_epoch_axes(axes, f"distance of {what}")
         _choose_scale(axes, list(curves.values()))
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper left", ncols=len(cells), frameon=False)

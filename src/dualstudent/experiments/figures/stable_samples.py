@@ -13,7 +13,7 @@ from dualstudent.experiments.figures.series import deviation
 from dualstudent.experiments.finished import FinishedRuns
 from dualstudent.experiments.measures import spread
 from dualstudent.experiments.schema import Experiment
-from dualstudent.report.style import PAGE_WIDTH, light_frame, literal
+from dualstudent.report.style import PAGE_WIDTH, escape_math, style_axes
 from dualstudent.training.run import Run
 
 PAPER_SHARE = 85  # % of the test set of CIFAR-10, "about"
@@ -35,12 +35,12 @@ def draw(experiment: Experiment, runs: FinishedRuns) -> dict[str, Figure]:
         results = [run.read_result() for run in runs[cell]]
         names = class_names(runs[cell][0], len(_headline(results[0])[0]["class_accuracy"]))
         share = spread([fmean(f["stable_share"] for f in _headline(r)) for r in results])
-        light_frame(
+        style_axes(
             axes,
-            literal(f"{cell.row}: {share} % are stable (paper: about {PAPER_SHARE} %)"),
+            escape_math(f"{cell.row}: {share} % are stable (paper: about {PAPER_SHARE} %)"),
         )
         _draw_bars(axes, results)
-        axes.set_xticks(range(len(names)), [literal(name) for name in names])
+        axes.set_xticks(range(len(names)), [escape_math(name) for name in names])
         axes.tick_params("x", rotation=30)
         for tick in axes.get_xticklabels():
             tick.set(ha="right", rotation_mode="anchor")

@@ -1,5 +1,5 @@
-"""``dualstudent report``: finished runs as a page to look at."""
+"""The HTML page about finished runs; one file per section."""
 
-from dualstudent.report.page.writing import write_report
+from dualstudent.report.page.page import write_report
 
 __all__ = ["write_report"]

@@ -1,24 +1,24 @@
-"""Is the network as often right as it says?"""
+"""Is the confidence of a network as high as its accuracy?"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from dualstudent.report.format import html_percent as percent
 from dualstudent.report.page.chart import Axis, Bar, Chart, Point, Row, Series
-from dualstudent.report.page.evidence import Evidence
-from dualstudent.report.page.numbers import percent
-from dualstudent.report.page.verdict import Calibration, Verdict
+from dualstudent.report.page.evaluation import Calibration, Evaluation
+from dualstudent.report.page.run_data import RunData
 
 
-def reliability_chart(runs: Sequence[Evidence]) -> Chart:
-    """Accuracy by confidence; the bars say how many answers are behind it."""
-    verdicts = [run.verdict for run in runs if run.verdict]
+def draw_reliability(runs: Sequence[RunData]) -> Chart:
+    """Accuracy by confidence; for a single run, bars show how many predictions are in each bin."""
+    evaluations = [run.evaluation for run in runs if run.evaluation]
     lines = [
         series
-        for place, (run, verdict) in enumerate(zip(runs, verdicts, strict=True))
-        for series in _series(place, run, verdict, alone=len(runs) == 1)
+        for number, (run, evaluation) in enumerate(zip(runs, evaluations, strict=True))
+        for series in _draw_lines(number, run, evaluation, alone=len(runs) == 1)
     ]
-    bins, total = verdicts[0].calibration.bins, verdicts[0].samples
-    used = [place for place in range(len(bins)) if any(line.points[place] for line in lines)]
+    bins, total = evaluations[0].calibration.bins, evaluations[0].samples
+    used = [number for number in range(len(bins)) if any(line.points[number] for line in lines)]
     bars = [
         Bar(100 * each.lower, 100 * each.upper, 100 * each.count / total)
         for each in bins
@@ -27,61 +27,61 @@ def reliability_chart(runs: Sequence[Evidence]) -> Chart:
     return Chart(
         "reliability",
         "Accuracy by confidence",
-        "Each dot holds the answers of one range of confidence: how sure the network is of them "
-        "on average, and how many are right. On the diagonal it is as often right as it says; "
-        "below it, it is too sure."
-        + (" The bars are the share of all answers in each range." if bars else ""),
+        "Each dot stands for the predictions in one range of confidence: their mean confidence and "
+        "the share that is correct. On the diagonal, accuracy equals confidence; below it, the "
+        "network is overconfident."
+        + (" The bars show the share of all predictions in each range." if bars else ""),
         Axis("confidence in %", 0, 100),
         Axis("%", 0, 100),
         [
             Row(50 * (each.lower + each.upper), f"{100 * each.lower:.0f}–{100 * each.upper:.0f} %")
-            for each in (bins[place] for place in used)
+            for each in (bins[number] for number in used)
         ],
-        [replace(line, points=[line.points[place] for place in used]) for line in lines],
+        [replace(line, points=[line.points[number] for number in used]) for line in lines],
         bars=bars,
         diagonal=True,
     )
 
 
-def sentences(run: Evidence) -> Iterator[str]:
-    """How far confidence and accuracy are apart, and what a temperature does about it."""
-    verdict = run.verdict
-    assert verdict is not None
+def describe(run: RunData) -> Iterator[str]:
+    """Sentences about the calibration error, and what a temperature changes."""
+    evaluation = run.evaluation
+    assert evaluation is not None
     yield (
-        f"Confidence and accuracy are {percent(100 * verdict.calibration.error)} apart on average "
-        "(ECE, expected calibration error)."
+        "On average, confidence and accuracy differ by "
+        f"{percent(100 * evaluation.calibration.error)} (ECE, expected calibration error)."
     )
-    if verdict.temperature and verdict.tempered:
+    if evaluation.temperature and evaluation.calibrated:
         yield (
-            f"It is too {'sure' if verdict.temperature > 1 else 'modest'}: the temperature that "
-            f"suits the validation {verdict.noun} best is {verdict.temperature:.2f}. With it, and "
-            f"on those same {verdict.noun}, the two are {percent(100 * verdict.tempered.error)} "
-            "apart."
+            f"The network is {'over' if evaluation.temperature > 1 else 'under'}confident: the "
+            f"temperature that fits the validation {evaluation.noun} best is "
+            f"{evaluation.temperature:.2f}. With it, they differ by "
+            f"{percent(100 * evaluation.calibrated.error)} on the same {evaluation.noun}."
         )
     elif run.part != "test":
-        yield f"The validation {verdict.noun} are too few to fit a temperature."
+        yield f"There are too few validation {evaluation.noun} to fit a temperature."
 
 
-def remark(run: Evidence) -> str:
-    """Why there is no temperature, if there can be none."""
-    if run.part != "test" or run.verdict is None:
+def explain_missing_temperature(run: RunData) -> str:
+    """Why no temperature is fitted on a test part; else nothing."""
+    if run.part != "test" or run.evaluation is None:
         return ""
     return (
-        "No temperature was fitted: there is no validation part, and on the test set it would make "
-        "the calibration error too good. (dualstudent label does fit one there, for its trust in "
-        f"unlabeled {run.verdict.noun}, and says so.)"
+        "No temperature was fitted: there is no validation part, and fitted on the test part the "
+        "calibration error would come out too low. (The command label fits one there, for its "
+        f"trust in unlabeled {run.evaluation.noun}, and says so.)"
     )
 
 
-def _series(place: int, run: Evidence, verdict: Verdict, alone: bool) -> Iterator[Series]:
-    yield _line("accuracy" if alone else run.name, verdict.calibration, place, 0)
-    if verdict.temperature and verdict.tempered:
-        name = f"with temperature {verdict.temperature:.2f}"
-        line = name if alone else f"{run.name}, {name}"
-        yield _line(line, verdict.tempered, place + alone, 1)
+def _draw_lines(number: int, run: RunData, evaluation: Evaluation, alone: bool) -> Iterator[Series]:
+    yield _draw_line("accuracy" if alone else run.name, evaluation.calibration, number, 0)
+    if evaluation.temperature and evaluation.calibrated:
+        name = f"with temperature {evaluation.temperature:.2f}"
+        full_name = name if alone else f"{run.name}, {name}"
+        yield _draw_line(full_name, evaluation.calibrated, number + alone, 1)
 
 
-def _line(name: str, calibration: Calibration, color: int, dash: int) -> Series:
+def _draw_line(name: str, calibration: Calibration, color: int, dash: int) -> Series:
     points = [
         None
         if each.accuracy is None or each.confidence is None

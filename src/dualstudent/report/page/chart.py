@@ -1,7 +1,7 @@
-"""Charts as data: rows that a reader steps through, lines through them, and where all that lies.
+"""Charts as data, from which the templates make an SVG drawing and a table.
 
-A chart and the table behind it are made of the same rows, and the page's script reads the table:
-what is drawn, what is said under the cursor and what a screen reader finds cannot differ.
+The script of the page reads the values under the cursor from the table, so that drawing, cursor
+and table always show the same.
 """
 
 import math
@@ -15,18 +15,18 @@ Shape = Literal["circle", "diamond"]
 WIDTH, HEIGHT = 400.0, 246.0
 LEFT, RIGHT, TOP, BOTTOM = 46.0, 14.0, 22.0, 40.0
 COLORS = 8
-_DOTS_UP_TO = 30  # rows; more would hide the line
+_MAX_DOTS = 30  # rows; more dots would hide the line
 
 
 @dataclass(frozen=True)
 class Axis:
-    """Of a chart.
+    """An axis of a chart.
 
     Attributes:
-        label: what it measures.
-        low: where it begins.
-        high: where it ends, above ``low``.
-        whole: whether only whole numbers make sense.
+        label: quantity and unit.
+        low: lower end.
+        high: upper end, above ``low``.
+        whole: whether ticks are whole numbers.
     """
 
     label: str
@@ -35,16 +35,16 @@ class Axis:
     whole: bool = False
 
     @classmethod
-    def holding(
+    def covering(
         cls, label: str, values: Iterable[float], low: float = 0.0, whole: bool = False
     ) -> "Axis":
-        """From ``low`` to a round number above all ``values``."""
+        """An axis from ``low`` to a round number that is not below any of ``values``."""
         highest = max(values, default=low)
         step = _round_step((highest - low) or 1.0)
         return cls(label, low, low + step * max(math.ceil((highest - low) / step - 1e-9), 1), whole)
 
     def ticks(self) -> list[float]:
-        """Round numbers, about five.
+        """About five round numbers.
 
         Example:
             >>> Axis("error in %", 0, 40).ticks()
@@ -57,13 +57,13 @@ class Axis:
         return [round(number * step, 10) for number in range(first, last + 1)]
 
     def share(self, value: float) -> float:
-        """Where a value lies, from 0 to 1."""
+        """Position of a value on the axis, from 0 to 1."""
         return (value - self.low) / (self.high - self.low)
 
 
 @dataclass(frozen=True)
 class Point:
-    """A value: where it is on the axes, and how it reads."""
+    """A value on both axes, and its text."""
 
     x: float
     y: float
@@ -72,7 +72,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Row:
-    """Where the cursor can stand: a place on the x axis, and what it is called."""
+    """A row of the table: a position of the cursor on the x axis, and its text."""
 
     x: float
     text: str
@@ -84,8 +84,8 @@ class Series:
 
     Attributes:
         name: of the line.
-        points: one per row, None where there is none.
-        color: its number, counted from 0.
+        points: one per row, None for a gap.
+        color: number from 0.
         dash: 0 for a solid line.
     """
 
@@ -96,13 +96,13 @@ class Series:
 
     @property
     def style(self) -> str:
-        """Its classes in the style sheet."""
-        return f"{_class_of(self.color)} d{self.dash % 4}"
+        """CSS classes."""
+        return f"{_color_class(self.color)} d{self.dash % 4}"
 
 
 @dataclass(frozen=True)
 class Bar:
-    """From the x axis up, behind the lines."""
+    """A bar behind the lines, from the x axis upwards."""
 
     left: float
     right: float
@@ -111,7 +111,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Mark:
-    """A point of its own, with its name beside it."""
+    """A single named point."""
 
     point: Point
     name: str
@@ -120,25 +120,25 @@ class Mark:
 
     @property
     def style(self) -> str:
-        """Its class in the style sheet."""
-        return _class_of(self.color)
+        """CSS class."""
+        return _color_class(self.color)
 
 
 @dataclass(frozen=True)
 class Chart:
-    """What is drawn, and the table behind it.
+    """A chart and its table.
 
     Attributes:
-        key: for identifiers.
-        title: above it.
-        caption: in plain words, below it.
-        x: axis.
-        y: axis.
-        rows: of the table, from left to right; at least one.
-        series: its columns.
+        key: prefix of HTML identifiers.
+        title: heading.
+        caption: explains the chart.
+        x: horizontal axis.
+        y: vertical axis.
+        rows: of the table, by x; at least one.
+        series: the lines; columns of the table.
         bars: behind the lines.
-        marks: before them.
-        diagonal: whether to draw where both axes are equal.
+        marks: in front of the lines.
+        diagonal: whether to draw the line x = y.
     """
 
     key: str
@@ -155,30 +155,30 @@ class Chart:
     @property
     def dotted(self) -> bool:
         """Whether every point gets a dot."""
-        return len(self.rows) <= _DOTS_UP_TO
+        return len(self.rows) <= _MAX_DOTS
 
-    def across(self, x: float) -> float:
-        """Where a value of the x axis lies in the drawing."""
+    def x_position(self, x: float) -> float:
+        """Horizontal position of a value in the drawing."""
         return round(LEFT + self.x.share(x) * (WIDTH - LEFT - RIGHT), 1)
 
-    def up(self, y: float) -> float:
-        """Where a value of the y axis lies in the drawing."""
+    def y_position(self, y: float) -> float:
+        """Vertical position of a value in the drawing."""
         return round(HEIGHT - BOTTOM - self.y.share(y) * (HEIGHT - TOP - BOTTOM), 1)
 
     def path(self, series: Series) -> str:
-        """The line through the points of a series, broken where there is none."""
+        """SVG path through the points of a series, interrupted at gaps."""
         pieces, pen = [], "M"
         for point in series.points:
             if point is None:
                 pen = "M"
                 continue
-            pieces.append(f"{pen}{self.across(point.x)} {self.up(point.y)}")
+            pieces.append(f"{pen}{self.x_position(point.x)} {self.y_position(point.y)}")
             pen = "L"
         return "".join(pieces)
 
 
 def thin(rows: Sequence[T], most: int = 200) -> list[T]:
-    """At most ``most`` of the rows, evenly, the last one always among them.
+    """At most ``most`` rows, evenly spaced, including the first and the last.
 
     Example:
         >>> thin(range(10), 4)
@@ -189,11 +189,11 @@ def thin(rows: Sequence[T], most: int = 200) -> list[T]:
     return [rows[round(i * (len(rows) - 1) / (most - 1))] for i in range(most)]
 
 
-def _class_of(color: int) -> str:
+def _color_class(color: int) -> str:
     return f"c{color % COLORS}"
 
 
 def _round_step(span: float) -> float:
-    """1, 2 or 5 times a power of ten, four to eight of which make the span."""
+    """1, 2 or 5 times a power of ten, so that four to eight steps make the span."""
     power = 10.0 ** math.floor(math.log10(span / 4))
     return next(power * factor for factor in (5, 2, 1) if power * factor <= span / 4 * 1.0000001)

@@ -1,60 +1,60 @@
-"""How good a run is at each class, on stable and on all samples."""
+"""Accuracy of each class, on all and on stable samples."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dualstudent.report.page.evidence import Evidence
+from dualstudent.report.page.run_data import RunData
 
-SHOWN = 20  # classes; of more, the hardest are shown and the rest can be unfolded
+MAX_SHOWN = 20  # classes; of more, the hardest are shown first
 
 
 @dataclass(frozen=True)
 class ClassRow:
-    """Of one class, in percent; one figure per run, None where there is no such sample.
+    """Figures of one class, one value per run; None where there are no samples.
 
     Attributes:
         name: of the class.
-        count: how many samples are truly of it.
-        everywhere: accuracy on all of them.
-        stable: accuracy on those that are stable.
-        stable_counts: how many those are.
+        count: number of samples of the class.
+        accuracy: in percent, on all of them.
+        stable_accuracy: in percent, on the stable ones.
+        stable_counts: number of stable ones.
     """
 
     name: str
     count: int
-    everywhere: list[float | None]
-    stable: list[float | None]
+    accuracy: list[float | None]
+    stable_accuracy: list[float | None]
     stable_counts: list[int]
 
 
 @dataclass(frozen=True)
 class ClassTable:
-    """All classes in their order; and, if they are many, the hardest first.
+    """Figures of all classes.
 
     Attributes:
-        rows: a class each.
-        hardest: those with the lowest accuracy of the first run; empty for few classes.
+        rows: one per class.
+        hardest: the classes with the lowest accuracy in the first run; empty for few classes.
     """
 
     rows: list[ClassRow]
     hardest: list[ClassRow]
 
 
-def class_table(runs: Sequence[Evidence]) -> ClassTable:
-    """Of runs that were evaluated, on the same samples."""
+def build_class_table(runs: Sequence[RunData]) -> ClassTable:
+    """The table of runs that were evaluated on the same samples."""
     first = runs[0]
-    assert first.verdict is not None
-    counts = first.verdict.matrix.sum(dim=1).tolist()
+    assert first.evaluation is not None
+    counts = first.evaluation.matrix.sum(dim=1).tolist()
     rows = [
         ClassRow(
             name,
-            counts[place],
-            [run.figures["class_accuracy"][place] for run in runs],
-            [run.figures["stable_class_accuracy"][place] for run in runs],
-            [run.verdict.stable_counts[place] for run in runs if run.verdict],
+            counts[number],
+            [run.figures["class_accuracy"][number] for run in runs],
+            [run.figures["stable_class_accuracy"][number] for run in runs],
+            [run.evaluation.stable_counts[number] for run in runs if run.evaluation],
         )
-        for place, name in enumerate(first.classes)
+        for number, name in enumerate(first.classes)
     ]
-    known = [row for row in rows if row.everywhere[0] is not None]
-    hardest = sorted(known, key=lambda row: row.everywhere[0] or 0.0)[: SHOWN // 2]
-    return ClassTable(rows, hardest if len(rows) > SHOWN else [])
+    known = [row for row in rows if row.accuracy[0] is not None]
+    hardest = sorted(known, key=lambda row: row.accuracy[0] or 0.0)[: MAX_SHOWN // 2]
+    return ClassTable(rows, hardest if len(rows) > MAX_SHOWN else [])

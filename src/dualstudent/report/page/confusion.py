@@ -1,4 +1,4 @@
-"""Which classes are taken for which."""
+"""The confusion matrix of a run, and its most frequent mistakes."""
 
 from base64 import b64encode
 from collections.abc import Sequence
@@ -9,16 +9,16 @@ import numpy as np
 from PIL import Image
 from torch import Tensor
 
-from dualstudent.report.page.evidence import Evidence
+from dualstudent.report.page.run_data import RunData
 
-_CELLS_UP_TO = 20  # classes; more are a picture
+_MAX_CELLS = 20  # classes; more are shown as a picture
 _PAIRS, _PAIRS_OF_MANY = 5, 15
-_RIGHT, _WRONG = (0, 114, 178), (213, 94, 0)  # as in the cells of a table
+_CORRECT, _WRONG = (0, 114, 178), (213, 94, 0)  # RGB, as in the style sheet
 
 
 @dataclass(frozen=True)
 class Cell:
-    """How many samples of a row are said to be of a column, and which share of the row."""
+    """Number of samples of a true class (row) with a prediction (column), and share of the row."""
 
     count: int
     share: float
@@ -26,10 +26,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Pair:
-    """A class that is taken for another: how often, of how many."""
+    """A mistake: ``count`` of the ``total`` samples of class ``truth`` are predicted as another."""
 
     truth: str
-    answer: str
+    predicted: str
     count: int
     total: int
 
@@ -40,14 +40,14 @@ class Pair:
 
 @dataclass(frozen=True)
 class Confusion:
-    """The matrix of a run, to read or, with many classes, to look at.
+    """The confusion matrix of a run, as numbers or, for many classes, as a picture.
 
     Attributes:
         run: its name.
-        network: whose answers they are.
+        network: name of the network that predicts.
         classes: of rows and columns.
-        cells: row = the truth, column = the answer; None for many classes.
-        heat_map: a picture of the cells, as a data URI; None for few classes.
+        cells: by true class (row) and predicted class (column); None for many classes.
+        heat_map: picture of the cells as a data URI; None for few classes.
         pairs: the most frequent mistakes, by count.
     """
 
@@ -59,21 +59,21 @@ class Confusion:
     pairs: list[Pair]
 
 
-def confusion(run: Evidence) -> Confusion:
-    """Of a run that was evaluated."""
-    assert run.verdict is not None
-    matrix, small = run.verdict.matrix, len(run.classes) <= _CELLS_UP_TO
+def build_confusion(run: RunData) -> Confusion:
+    """The confusion of a run that was evaluated."""
+    assert run.evaluation is not None
+    matrix, small = run.evaluation.matrix, len(run.classes) <= _MAX_CELLS
     return Confusion(
         run.name,
-        run.verdict.network,
+        run.evaluation.network,
         run.classes,
-        _cells(matrix) if small else None,
-        None if small else heat_map(matrix),
-        _pairs(matrix, run.classes, _PAIRS if small else _PAIRS_OF_MANY),
+        _make_cells(matrix) if small else None,
+        None if small else draw_heat_map(matrix),
+        _find_mistakes(matrix, run.classes, _PAIRS if small else _PAIRS_OF_MANY),
     )
 
 
-def _cells(matrix: Tensor) -> list[list[Cell]]:
+def _make_cells(matrix: Tensor) -> list[list[Cell]]:
     totals = matrix.sum(dim=1).tolist()
     return [
         [Cell(count, count / total if total else 0.0) for count in row]
@@ -81,7 +81,7 @@ def _cells(matrix: Tensor) -> list[list[Cell]]:
     ]
 
 
-def _pairs(matrix: Tensor, classes: Sequence[str], most: int) -> list[Pair]:
+def _find_mistakes(matrix: Tensor, classes: Sequence[str], most: int) -> list[Pair]:
     totals = matrix.sum(dim=1).tolist()
     mistakes = matrix.clone()
     mistakes.fill_diagonal_(0)
@@ -94,16 +94,16 @@ def _pairs(matrix: Tensor, classes: Sequence[str], most: int) -> list[Pair]:
     ]
 
 
-def heat_map(matrix: Tensor) -> str:
-    """A pixel a cell, clear where there is nothing, so that it suits light and dark pages.
+def draw_heat_map(matrix: Tensor) -> str:
+    """The matrix as a PNG data URI, one pixel per cell, transparent where the count is 0.
 
-    Mistakes are stretched by a square root: a hundredth of a class must still be seen.
+    Opacity is the square root of the share, so that rare mistakes can be seen.
     """
     counts = matrix.double().numpy()
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     pixels = np.empty((*shares.shape, 4), np.uint8)
     pixels[..., :3] = _WRONG
-    np.einsum("iic->ic", pixels)[:, :3] = _RIGHT
+    np.einsum("iic->ic", pixels)[:, :3] = _CORRECT
     pixels[..., 3] = np.rint(255 * np.sqrt(shares))
     buffer = BytesIO()
     Image.fromarray(pixels).save(buffer, "PNG")

@@ -1,28 +1,27 @@
-"""How a run went, epoch by epoch."""
+"""Learning curves: error, stability and losses by epoch."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from dualstudent.report.format import html_percent as percent
 from dualstudent.report.page.chart import Axis, Chart, Point, Row, Series, thin
-from dualstudent.report.page.evidence import Evidence
-from dualstudent.report.page.numbers import percent
+from dualstudent.report.page.run_data import RunData
 
 _STABLE = (
-    "Share of the set whose answers a small change leaves as they are, and of which the network is "
-    "confident."
+    "Share of the samples whose prediction is confident and stays the same after a small change."
 )
 _TERMS = {
-    "classification": "How wrong the answers to labeled samples are.",
-    "consistency": "How far apart the answers to two views of a sample are.",
-    "stabilization": "How far a student is from the one that guides it on stable samples.",
-    "logit_distance": "How far apart the two heads of a network are.",
+    "classification": "Cross-entropy on labeled samples.",
+    "consistency": "Difference between the predictions for two views of a sample.",
+    "stabilization": "Difference between a student and the one that guides it, on stable samples.",
+    "logit_distance": "Difference between the two heads of a network.",
 }
-_LEAST_PERCENT = 10.0  # on an axis, so that nothing looks like much
+_MIN_AXIS_PERCENT = 10.0  # so that tiny values look tiny
 
 
 @dataclass(frozen=True)
 class _Line:
-    """What was measured of one network of one run: epoch → value."""
+    """Values of one network of one run: epoch → value."""
 
     run: int
     network: int
@@ -30,27 +29,27 @@ class _Line:
     values: Mapping[int, float]
 
 
-def learning_curves(runs: Sequence[Evidence]) -> list[Chart]:
-    """Error and share of stable samples if there was a test, then a chart per loss term."""
-    charts = list(_losses(runs))
-    if all(run.verdict for run in runs):
+def draw_learning_curves(runs: Sequence[RunData]) -> list[Chart]:
+    """Charts of error and stable samples, if the runs were evaluated, and of each loss term."""
+    charts = list(_draw_losses(runs))
+    if all(run.evaluation for run in runs):
         part = runs[0].part
-        error, stable = _tested(runs, "error"), _tested(runs, "stable_share")
-        wrong = f"Share of the {part} set that is answered wrong."
+        error, stable = _collect_tests(runs, "error"), _collect_tests(runs, "stable_share")
+        wrong = f"Share of the {part} samples that are misclassified."
         charts = [
-            _chart("error", f"{part.capitalize()} error", wrong, error, len(runs) == 1),
-            _chart("stable", f"Stable {part} samples", _STABLE, stable, len(runs) == 1),
+            _draw_chart("error", f"{part.capitalize()} error", wrong, error, len(runs) == 1),
+            _draw_chart("stable", f"Stable {part} samples", _STABLE, stable, len(runs) == 1),
             *charts,
         ]
     return charts
 
 
-def sentence(run: Evidence) -> str:
-    """What became of the error, in words; nothing if it was looked at once or never."""
-    if run.verdict is None:
+def describe(run: RunData) -> str:
+    """A sentence on first and last error; nothing with fewer than two evaluations."""
+    if run.evaluation is None:
         return ""
     errors = [
-        (record["epoch"], record["test"][run.verdict.network]["error"])
+        (record["epoch"], record["test"][run.evaluation.network]["error"])
         for record in run.metrics
         if record["test"]
     ]
@@ -58,12 +57,12 @@ def sentence(run: Evidence) -> str:
         return ""
     (first, before), (last, after) = errors[0], errors[-1]
     return (
-        f"The error of {run.verdict.network} went from {percent(before)} after epoch {first} to "
+        f"The error of {run.evaluation.network} went from {percent(before)} after epoch {first} to "
         f"{percent(after)} after epoch {last}."
     )
 
 
-def _tested(runs: Sequence[Evidence], key: str) -> list[_Line]:
+def _collect_tests(runs: Sequence[RunData], key: str) -> list[_Line]:
     return [
         _Line(
             place,
@@ -80,7 +79,7 @@ def _tested(runs: Sequence[Evidence], key: str) -> list[_Line]:
     ]
 
 
-def _losses(runs: Sequence[Evidence]) -> Iterator[Chart]:
+def _draw_losses(runs: Sequence[RunData]) -> Iterator[Chart]:
     terms = dict.fromkeys(
         term
         for run in runs
@@ -89,13 +88,13 @@ def _losses(runs: Sequence[Evidence]) -> Iterator[Chart]:
         for term in student
     )
     for number, term in enumerate(terms):
-        caption = f"{_TERMS.get(term, '')} Mean of an epoch, with its weight.".strip()
-        lines = [line for place in range(len(runs)) for line in _of_term(runs, place, term)]
+        caption = f"{_TERMS.get(term, '')} Mean over an epoch, times its weight.".strip()
+        lines = [line for place in range(len(runs)) for line in _collect_term(runs, place, term)]
         title = f"Loss: {term.replace('_', ' ')}"
-        yield _chart(f"loss-{number}", title, caption, lines, len(runs) == 1)
+        yield _draw_chart(f"loss-{number}", title, caption, lines, len(runs) == 1)
 
 
-def _of_term(runs: Sequence[Evidence], place: int, term: str) -> Iterator[_Line]:
+def _collect_term(runs: Sequence[RunData], place: int, term: str) -> Iterator[_Line]:
     run = runs[place]
     students = max(len(record["loss"]) for record in run.metrics)
     for number in range(students):
@@ -109,19 +108,19 @@ def _of_term(runs: Sequence[Evidence], place: int, term: str) -> Iterator[_Line]
             yield _Line(place, number, _name(runs, run, name), values)
 
 
-def _name(runs: Sequence[Evidence], run: Evidence, network: str) -> str:
+def _name(runs: Sequence[RunData], run: RunData, network: str) -> str:
     return network if len(runs) == 1 else f"{run.name}, {network}"
 
 
-def _chart(
+def _draw_chart(
     key: str,
     title: str,
     caption: str,
     lines: Sequence[_Line],
     alone: bool,
 ) -> Chart:
-    """Of one run, networks differ by color; of several, runs do, and networks by their dashes."""
-    unit, text = ("", _number) if key.startswith("loss") else ("%", percent)
+    """Colors tell networks apart or, with several runs, the runs; then dashes tell networks."""
+    unit, text = ("", _format_number) if key.startswith("loss") else ("%", percent)
     values = [value for line in lines for value in line.values.values()]
     epochs = thin(sorted({epoch for line in lines for epoch in line.values}))
     return Chart(
@@ -129,7 +128,7 @@ def _chart(
         title,
         caption,
         Axis("epoch", min(epochs[0], 1), max(epochs[-1], 2), whole=True),
-        Axis.holding(unit, [*values, *([_LEAST_PERCENT] if unit else [])]),
+        Axis.covering(unit, [*values, *([_MIN_AXIS_PERCENT] if unit else [])]),
         [Row(epoch, f"epoch {epoch}") for epoch in epochs],
         [
             Series(
@@ -148,5 +147,5 @@ def _chart(
     )
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     return f"{value:.4g}"

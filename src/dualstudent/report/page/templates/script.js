@@ -1,5 +1,5 @@
 "use strict";
-// Every chart is read through the table behind it: a row is where the cursor can stand.
+// The cursor of a chart steps through the rows of the table behind it.
 for (const figure of document.querySelectorAll("figure.chart")) {
   const plot = figure.querySelector("svg.plot");
   const cursor = plot.querySelector(".cursor");

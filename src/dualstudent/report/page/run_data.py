@@ -1,4 +1,4 @@
-"""What a page shows of a finished run: what it left, and what its networks say of the test."""
+"""The data that the page shows about finished runs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import torch
 from dualstudent.data.prepared import PreparedData
 from dualstudent.errors import UserError, escape_line
 from dualstudent.recipes.schema import Recipe
-from dualstudent.report.page.verdict import Verdict, judge
+from dualstudent.report.page.evaluation import Evaluation, evaluate
 from dualstudent.training.inference import Predictions, predict
 from dualstudent.training.model import load_trained
 from dualstudent.training.run import Run
@@ -19,20 +19,20 @@ _PICTURES, _PICTURES_BESIDE_OTHERS = 18, 8  # in a gallery
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """Of one run; small, however many samples it was tested on.
+class RunData:
+    """What the page shows about one run.
 
     Attributes:
-        name: of the run, different from those beside it.
-        recipe: by which it was trained.
-        metrics: what was measured, epoch by epoch.
-        result: its figures at the end.
-        part: what it was evaluated on.
-        labeled: how many samples had a label.
-        taught: on how many samples the students taught each other.
-        classes: the names of the C classes, each on one line.
-        left_out: how many images could not be read, in training and test.
-        verdict: what the exported network says of the evaluated samples; None without any.
+        name: of the run, unique on the page.
+        recipe: of the run.
+        metrics: one record per epoch.
+        result: figures after the last epoch.
+        part: the data it was evaluated on.
+        labeled: number of labeled training samples.
+        unlabeled: number of unlabeled training samples; 0 if the method does not use them.
+        classes: their names, each on one line.
+        unreadable: number of images that could not be read, in training and test.
+        evaluation: of the exported network; None if the run was not evaluated.
     """
 
     name: str
@@ -41,55 +41,55 @@ class Evidence:
     result: dict[str, Any]
     part: Literal["test", "validation", "source validation"]
     labeled: int
-    taught: int
+    unlabeled: int
     classes: tuple[str, ...]
-    left_out: int
-    verdict: Verdict | None
+    unreadable: int
+    evaluation: Evaluation | None
 
     @property
     def figures(self) -> dict[str, Any]:
-        """Those of the exported network at the end; only of a run that was evaluated."""
-        assert self.verdict is not None
-        figures: dict[str, Any] = self.result["networks"][self.verdict.network]
+        """Figures of the exported network after the last epoch, for a run that was evaluated."""
+        assert self.evaluation is not None
+        figures: dict[str, Any] = self.result["networks"][self.evaluation.network]
         return figures
 
 
-def gather(
+def collect_run_data(
     runs: Sequence[Run],
     data: Sequence[PreparedData | None] = (),
     trained: Sequence[Trainer] = (),
-) -> list[Evidence]:
-    """The evidence of finished runs that may stand side by side.
+) -> list[RunData]:
+    """Collect the data of finished runs, to be compared on one page.
 
     Args:
         runs: at least one.
-        data: what each was handed over, in the order of ``runs``; default: nothing.
-        trained: the trainers of the runs, if they are still there; default: loaded.
+        data: for each run, the data it was trained on from Python, if any.
+        trained: the trainers of the runs, if still in memory; default: loaded from the runs.
 
     Raises:
-        UserError: if a run has not finished or is damaged, if its data have changed since or were
-            handed over, or if two runs were evaluated on different samples.
+        UserError: if a run has not finished or is damaged, its data have changed or are missing,
+            or two runs were evaluated on different samples.
     """
-    for run in runs:  # refuses one that has not finished before others are looked at
-        _check_is_whole(run)
+    for run in runs:  # before the slow part
+        _check_files(run)
     pictures = _PICTURES if len(runs) == 1 else _PICTURES_BESIDE_OTHERS
-    found: list[Evidence] = []
+    found: list[RunData] = []
     tests: list[_TestSet] = []
     nothing = [None] * len(runs)
-    for run, name, handed_over, at_hand in zip(
-        runs, _names(runs), data or nothing, trained or nothing, strict=True
+    for run, name, prepared, at_hand in zip(
+        runs, _make_names(runs), data or nothing, trained or nothing, strict=True
     ):
-        trainer = at_hand or load_trained(run, handed_over)
+        trainer = at_hand or load_trained(run, prepared)
         if len(runs) > 1:
-            tests.append(_TestSet.of(run, trainer.data))
+            tests.append(_TestSet.describe(run, trainer.data))
             tests[0].check_same_as(tests[-1])
-        found.append(_of_one(run, name, trainer, pictures))
+        found.append(_collect(run, name, trainer, pictures))
     return found
 
 
 @dataclass(frozen=True)
 class _TestSet:
-    """What a run was evaluated on, after its samples have been let go."""
+    """What a run was evaluated on, without the samples themselves."""
 
     run: Run
     fingerprint: str
@@ -97,7 +97,7 @@ class _TestSet:
     description: str
 
     @classmethod
-    def of(cls, run: Run, data: PreparedData) -> "_TestSet":
+    def describe(cls, run: Run, data: PreparedData) -> "_TestSet":
         shape = " × ".join(map(str, data.test.shape))
         count, classes = len(data.test_labels), len(data.classes)
         return cls(
@@ -120,32 +120,32 @@ class _TestSet:
         )
 
 
-def _check_is_whole(run: Run) -> None:
-    """Refuse a finished run whose files do not hold what charts are drawn of."""
+def _check_files(run: Run) -> None:
+    """Refuse a finished run whose files are damaged."""
     result, metrics = run.read_result(), run.read_metrics()
     if not metrics:
-        raise UserError(f"{run.metrics}: holds no epoch; bring it back from a copy, or train again")
+        raise UserError(f"{run.metrics}: has no epochs; restore it from a copy, or train again")
     if metrics[-1].get("test") != result["networks"]:
         raise UserError(
-            f"{run.result}: its networks are not those at the end of {run.metrics.name}; "
-            "bring both back from a copy, or train again"
+            f"{run.result}: its networks differ from the last epoch of {run.metrics.name}; "
+            "restore both from a copy, or train again"
         )
 
 
-def _of_one(run: Run, name: str, trainer: Trainer, pictures: int) -> Evidence:
+def _collect(run: Run, name: str, trainer: Trainer, pictures: int) -> RunData:
     recipe, data, result = trainer.recipe, trainer.data, run.read_result()
     part = recipe.data.evaluated_part
-    verdict = None
+    evaluation = None
     if len(data.test_labels):
-        verdict = judge(
-            _asked(run, trainer),
+        evaluation = evaluate(
+            _predict(run, trainer),
             data,
             trainer.method.exported,
             trainer.method.headline,
-            tempered=part != "test",
+            calibrate=part != "test",
             pictures=pictures,
         )
-    return Evidence(
+    return RunData(
         name,
         recipe,
         run.read_metrics(),
@@ -155,21 +155,21 @@ def _of_one(run: Run, name: str, trainer: Trainer, pictures: int) -> Evidence:
         len(data.unlabeled) if trainer.method.views.unlabeled else 0,
         tuple(escape_line(each) for each in data.classes),
         result.get("unreadable_images", 0) + data.left_out,
-        verdict,
+        evaluation,
     )
 
 
-def _asked(run: Run, trainer: Trainer) -> Predictions:
+def _predict(run: Run, trainer: Trainer) -> Predictions:
     data = trainer.data
     if data.tally is not None:
-        data.tally.write_to(run.log)  # where most of the broken images are named already
+        data.tally.write_to(run.log)  # which names most unreadable images already
     everything = torch.arange(len(data.test_labels))
     seed, device = trainer.recipe.seed, trainer.fabric.device
     return Predictions.join(predict(trainer.method, data.test, everything, seed, device))
 
 
-def _names(runs: Sequence[Run]) -> list[str]:
-    """The names of their folders, or the whole paths if these do not tell them apart."""
+def _make_names(runs: Sequence[Run]) -> list[str]:
+    """The names of the folders, or their paths if two have the same name."""
     names = [run.folder.resolve().name for run in runs]
     if len(set(names)) < len(names):
         names = [str(run.folder) for run in runs]

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from PIL import Image
 
-from dualstudent.report.page.gallery import Gallery, galleries, thumbnail
-from tests.support.evidence import HOSTILE, data_of, said
+from dualstudent.report.page.galleries import Gallery, build_galleries, make_thumbnail
+from tests.support.run_data import HOSTILE, data_of, said
 
 CLASSES = ("cat\n", HOSTILE, "emu")
 SHOWN = ("cat\\n", HOSTILE, "emu")
@@ -60,7 +60,7 @@ def made() -> tuple[list[Gallery], list[dict[str, Any]], torch.Tensor]:
             strict=True,
         )
     ]
-    found = galleries(answers, answers.add_truth(truth), data, ["one", "two"], size=6)
+    found = build_galleries(answers, answers.add_truth(truth), data, ["one", "two"], size=6)
     assert found is not None
     pixels = data.test.pictures(torch.arange(60))
     assert pixels is not None
@@ -79,9 +79,9 @@ def test_galleries_hold_the_first_of_those_they_are_about() -> None:
         assert len(gallery.pictures) == 6
         for picture, fact in zip(gallery.pictures, expected, strict=False):
             assert picture.truth == SHOWN[fact["truth"]]
-            assert picture.answers == tuple(SHOWN[label] for label in fact["labels"])
+            assert picture.predicted == tuple(SHOWN[label] for label in fact["labels"])
             assert picture.confidence == fact["confidence"]
-            assert picture.right == (fact["labels"][0] == fact["truth"])
+            assert picture.correct == (fact["labels"][0] == fact["truth"])
             assert picture.file == f"away/{fact['place']}.png"
             image = pixels[fact["place"]].permute(1, 2, 0).numpy()
             assert np.array_equal(decoded(picture.source), image)
@@ -89,14 +89,16 @@ def test_galleries_hold_the_first_of_those_they_are_about() -> None:
 
 def test_nobody_disagrees_with_a_single_network() -> None:
     answers, truth = said(20, 3)
-    found = galleries(answers, answers.add_truth(truth), data_of(truth, CLASSES), ["one"], size=6)
+    found = build_galleries(
+        answers, answers.add_truth(truth), data_of(truth, CLASSES), ["one"], size=6
+    )
     assert found is not None
-    assert [gallery.key for gallery in found] == ["mistakes", "shaken"]
+    assert [gallery.key for gallery in found] == ["mistakes", "unstable"]
 
 
 def test_large_images_become_small() -> None:
     draw = torch.Generator().manual_seed(0)
     photo = torch.randint(256, (3, 300, 200), generator=draw).to(torch.uint8)
-    assert decoded(thumbnail(photo)).shape == (96, 64, 3)
+    assert decoded(make_thumbnail(photo)).shape == (96, 64, 3)
     gray = torch.randint(256, (1, 9, 9), generator=draw).to(torch.uint8)
-    assert np.array_equal(decoded(thumbnail(gray))[..., 0], gray[0].numpy())
+    assert np.array_equal(decoded(make_thumbnail(gray))[..., 0], gray[0].numpy())

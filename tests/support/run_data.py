@@ -1,11 +1,11 @@
-"""Evidence of runs that never were, as large and as hostile as one likes."""
+"""Made-up data of runs for the page, as large and as hostile as a test wants."""
 
 import torch
 
 from dualstudent import Normalization, PreparedData, Transforms, load_recipe
 from dualstudent.data.samples import ImageSamples
-from dualstudent.report.page.evidence import Evidence
-from dualstudent.report.page.verdict import Verdict, judge
+from dualstudent.report.page.evaluation import Evaluation, evaluate
+from dualstudent.report.page.run_data import RunData
 from dualstudent.training.inference import Predictions
 
 HOSTILE = """<script>alert("1")</script> & '$x"""
@@ -36,15 +36,17 @@ def data_of(truth: torch.Tensor, classes: tuple[str, ...], side: int = 8) -> Pre
     return PreparedData(classes, images, truth, none, none, images, truth)
 
 
-def verdict_of(
-    samples: int, classes: tuple[str, ...], side: int = 8, tempered: bool = False
-) -> Verdict:
+def make_evaluation(
+    samples: int, classes: tuple[str, ...], side: int = 8, calibrate: bool = False
+) -> Evaluation:
     answers, truth = said(samples, len(classes))
     students = ["student1", "student2"]
-    return judge(answers, data_of(truth, classes, side), "student1", students, tempered, 18)
+    return evaluate(answers, data_of(truth, classes, side), "student1", students, calibrate, 18)
 
 
-def evidence_of(name: str, verdict: Verdict, classes: tuple[str, ...], epochs: int) -> Evidence:
+def make_run_data(
+    name: str, evaluation: Evaluation, classes: tuple[str, ...], epochs: int
+) -> RunData:
     accuracy = [50.0 + 50.0 * place / len(classes) for place in range(len(classes))]
     figures = {
         "error": 12.345,
@@ -66,4 +68,4 @@ def evidence_of(name: str, verdict: Verdict, classes: tuple[str, ...], epochs: i
         "versions": {"dualstudent": "0.0.1"},
     }
     recipe = load_recipe("demo", [f'description="{HOSTILE.replace(chr(34), "")}"'])
-    return Evidence(name, recipe, metrics, result, "test", 50, 950, classes, 2, verdict)
+    return RunData(name, recipe, metrics, result, "test", 50, 950, classes, 2, evaluation)
