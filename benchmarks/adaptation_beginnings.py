@@ -47,7 +47,7 @@ def main() -> None:
     tested = read_csv(RESULTS / "how-it-is-tested.csv")
     rows = []
     for cell in settings.recipes:
-        (name,) = settings.of_cell(cell)
+        (name,) = settings.runs_of(cell)
         of_run = [each for each in tested if each["run"] == name]
         rows.append(row(cell.row, beginning(RUNS / "cpu" / "runs" / name), of_run))
     for name, run in (

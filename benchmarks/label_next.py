@@ -34,7 +34,7 @@ from dualstudent.cli.progress import ProgressDisplay, progress_on
 from dualstudent.data.samples import ImageSamples
 from dualstudent.data.sources.bundled import load_mnist_5k
 from dualstudent.data.splits import write_manifest
-from dualstudent.experiments.measures import spread
+from dualstudent.experiments.results import format_spread as spread
 from dualstudent.grid import run_grid
 from label_orders import ORDERS, Pool
 from tables import read_csv, write_csv, write_table

@@ -29,7 +29,7 @@ from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
 
 from dualstudent import DualStudentClassifier
 from dualstudent.data.sources.bundled import load_mnist_5k
-from dualstudent.experiments.measures import spread
+from dualstudent.experiments.results import format_spread as spread
 from dualstudent.report.style import save_picture, style_axes
 from tables import read_csv, write_csv, write_table
 

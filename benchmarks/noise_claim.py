@@ -15,7 +15,7 @@ from rich.console import Console
 from dualstudent import Recipe, load_recipe
 from dualstudent.cli import run_command
 from dualstudent.cli.progress import progress_on
-from dualstudent.experiments.measures import spread
+from dualstudent.experiments.results import format_spread as spread
 from dualstudent.grid import run_grid
 from tables import write_csv, write_table
 
@@ -58,7 +58,10 @@ def main() -> None:
     rows = [dict(zip(columns, (*key, error), strict=True)) for key, error in errors.items()]
     write_csv(RESULTS / "errors.csv", rows)
     cells = [
-        [method, *(spread([errors[method, noise, seed] for seed in SEEDS]) for noise in NOISE)]
+        [
+            method,
+            *(spread([errors[method, noise, seed] for seed in SEEDS]) for noise in NOISE),
+        ]
         for method in METHODS
     ]
     write_table(RESULTS / "table.md", ["method", *(f"noise {noise}" for noise in NOISE)], cells)

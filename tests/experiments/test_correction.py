@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from dualstudent import Run
 from dualstudent.experiments.figures import draw_figures
-from dualstudent.experiments.figures.tracked import Tracked
+from dualstudent.experiments.figures.tracked import TrackedSamples
 from dualstudent.experiments.schema import Cell
 from tests.support.made_runs import drawn_lines, experiment, line, made_run, network
 
@@ -117,12 +117,12 @@ def test_the_rule_sample_by_sample(samples: list[tuple[float, ...]]) -> None:
     """Each sample: f₁, f₂, fₛ at the first and at the last epoch."""
     table = np.array(samples).T
     values = {"f₁": table[[0, 3]], "f₂": table[[1, 4]], "fₛ": table[[2, 5]]}
-    tracked = Tracked(seed=0, epochs=[1, 2], probabilities=values)
+    tracked = TrackedSamples(seed=0, epochs=[1, 2], probabilities=values)
     best, gap = None, -1.0
     for number, (f1, _, fs, f1_end, _, fs_end) in enumerate(samples):
         fits = f1 < 0.5 and fs < 0.5 and f1_end >= 0.5 and fs_end < 0.5
         if fits and f1_end - fs_end > gap:
             best, gap = number, f1_end - fs_end
-    assert tracked.example() == best
+    assert tracked.find_example() == best
     right = sum(1 for s in samples if s[2] < 0.5 <= s[5])
-    assert tracked.corrected("fₛ") == (right, sum(1 for s in samples if s[2] < 0.5))
+    assert tracked.count_corrected("fₛ") == (right, sum(1 for s in samples if s[2] < 0.5))

@@ -6,7 +6,7 @@ from dualstudent.data.images.listing import Part
 from dualstudent.data.sources.catalog import SOURCES
 from dualstudent.data.sources.files import data_folder
 from dualstudent.experiments import cost
-from dualstudent.experiments.cost import Pace, Stopwatch, measure_pace, steps_of
+from dualstudent.experiments.cost import Pace, TimeEstimator, count_steps, measure_pace
 from dualstudent.methods import METHODS
 from dualstudent.training.trainer import Trainer
 from tests.support.recipes import small_recipe
@@ -37,19 +37,19 @@ def test_published_sizes_are_those_of_the_data(name: str) -> None:
     ids=lambda recipe: recipe.data.source,
 )
 def test_steps_are_those_that_training_takes(recipe: Recipe) -> None:
-    assert steps_of(recipe) == Trainer(recipe).total_steps
+    assert count_steps(recipe) == Trainer(recipe).total_steps
 
 
 @pytest.mark.parametrize("name", recipe_names())
 def test_every_recipe_can_be_counted(name: str) -> None:
-    assert steps_of(load_recipe(name)) > 0
+    assert count_steps(load_recipe(name)) > 0
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_pace_of_every_method_is_measured_without_data(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cost, "_LONG_ENOUGH", 0)
+    monkeypatch.setattr(cost, "_MIN_SECONDS", 0)
     changes = [f"method.name={name}", "data.folder=nowhere"]
     if name == "imbalanced-student":
         changes += ["method.strong_network.name=digits-cnn"]
@@ -88,32 +88,32 @@ def test_a_run_costs_its_steps_and_its_tests(monkeypatch: pytest.MonkeyPatch) ->
         return Pace(training=0.5, test=0.01)
 
     monkeypatch.setattr(cost, "measure_pace", pretend)
-    stopwatch = Stopwatch()
+    estimator = TimeEstimator()
     recipe = load_recipe("demo")  # 20 epochs of 3,950 / 96 steps
     expected = 20 * 41 * 128 * 0.5 + 20 * 2 * 1000 * 0.01
-    assert stopwatch.seconds(recipe) == pytest.approx(expected)
+    assert estimator.estimate(recipe) == pytest.approx(expected)
     rarely = load_recipe("demo", ["evaluation.every=8"])  # after 8, 16 and 20 epochs
-    assert stopwatch.seconds(rarely) == pytest.approx(expected - 17 * 2 * 1000 * 0.01)
+    assert estimator.estimate(rarely) == pytest.approx(expected - 17 * 2 * 1000 * 0.01)
     two = load_recipe("demo", ['data.classes=["1", "7"]', "data.labels=20"])
     expected = 20 * ((800 - 20) // 96) * 128 * 0.5 + 20 * 2 * 200 * 0.01
-    assert stopwatch.seconds(two) == pytest.approx(expected)
-    stopwatch.seconds(load_recipe("demo", ["data.labels=100", "seed=1"]))
+    assert estimator.estimate(two) == pytest.approx(expected)
+    estimator.estimate(load_recipe("demo", ["data.labels=100", "seed=1"]))
     assert len(measured) == 1  # the same passes
-    stopwatch.seconds(load_recipe("demo", ["method.name=cs"]))
-    stopwatch.seconds(load_recipe("demo", ["network.width=2"]))
+    estimator.estimate(load_recipe("demo", ["method.name=cs"]))
+    estimator.estimate(load_recipe("demo", ["network.width=2"]))
     assert len(measured) == 3
 
 
-class Given(Stopwatch):
+class Given(TimeEstimator):
     """Takes the seed of a recipe for its seconds."""
 
-    def seconds(self, recipe: Recipe) -> float:
+    def estimate(self, recipe: Recipe) -> float:
         return recipe.seed
 
 
 def wall_clock(seconds: list[int], *changes: str) -> float:
     recipes = [load_recipe("demo", [f"seed={each}", *changes]) for each in seconds]
-    return cost.wall_clock(recipes, Given())
+    return cost.estimate_wall_clock(recipes, Given())
 
 
 def test_runs_share_the_cores_but_none_is_divided(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,6 +139,6 @@ def test_gpus_share_the_steps_of_a_run_but_not_its_tests(monkeypatch: pytest.Mon
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     steps, tests = 20 * 41 * 128 * 0.5, 20 * 2 * 1000 * 0.01
     eight = ["device.processes=8"]
-    assert Stopwatch().seconds(load_recipe("demo", eight)) == pytest.approx(steps / 2 + tests)
+    assert TimeEstimator().estimate(load_recipe("demo", eight)) == pytest.approx(steps / 2 + tests)
     on_cores = load_recipe("demo", [*eight, "device.accelerator=cpu"])
-    assert Stopwatch().seconds(on_cores) == pytest.approx(steps + tests)
+    assert TimeEstimator().estimate(on_cores) == pytest.approx(steps + tests)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dualstudent.experiments.plan import plan, run_name
-from dualstudent.experiments.reading import experiment_names, load_experiment
+from dualstudent.experiments.reading import list_experiments, load_experiment
 from dualstudent.experiments.reproduce import Request, plan_request, reproduce
 from dualstudent.experiments.schema import BudgetName
 from dualstudent.parallel import Progress
@@ -40,7 +40,7 @@ def one_after_the_other(
 
 
 @pytest.mark.filterwarnings("ignore::dualstudent.data.sources.files.DataWarning")
-@pytest.mark.parametrize("name", experiment_names())
+@pytest.mark.parametrize("name", list_experiments())
 def test_an_experiment_leads_from_files_to_a_table_and_pictures(
     name: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

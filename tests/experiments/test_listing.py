@@ -6,7 +6,7 @@ from dualstudent import UserError
 from dualstudent.experiments import cost
 from dualstudent.experiments.cost import Pace
 from dualstudent.experiments.listing import list_costs
-from dualstudent.experiments.reading import experiment_names
+from dualstudent.experiments.reading import list_experiments
 
 
 @pytest.fixture(autouse=True)
@@ -17,14 +17,14 @@ def known_pace(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_experiment_is_listed_at_both_sizes() -> None:
     costs = {(each.name, each.budget): each for each in list_costs()}
     assert set(costs) == {
-        (name, budget) for name in (*experiment_names(), "all") for budget in ("full", "cpu")
+        (name, budget) for name in (*list_experiments(), "all") for budget in ("full", "cpu")
     }
     # One run of 300 epochs of 980 steps with 100 images, a hundredth of a second each.
     single = costs["stable-samples", "full"]
     assert (single.runs, single.steps) == (1, 294_000)
     assert single.seconds == pytest.approx(294_000)
     assert costs["all", "cpu"].runs < sum(
-        costs[name, "cpu"].runs for name in experiment_names()
+        costs[name, "cpu"].runs for name in list_experiments()
     )  # they share some
 
 

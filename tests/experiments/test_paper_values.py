@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from dualstudent.experiments.reading import experiment_names, load_experiment
+from dualstudent.experiments.reading import list_experiments, load_experiment
 from dualstudent.experiments.schema import Cell, PaperValue
 
 # Mean, spread and † of every cell, column by column, as the source of the paper has them.
@@ -94,5 +94,5 @@ def test_the_figures_have_the_numbers_of_the_text() -> None:
 
 
 def test_the_number_of_runs_is_that_of_the_paper() -> None:
-    seeds = {name: load_experiment(name).seeds for name in experiment_names()[:6]}
+    seeds = {name: load_experiment(name).seeds for name in list_experiments()[:6]}
     assert seeds == dict(zip(TABLES, (5, 5, 5, 2, 3, 5), strict=True))

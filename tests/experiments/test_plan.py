@@ -10,14 +10,14 @@ import pytest
 
 from dualstudent import Recipe, UserError, load_recipe
 from dualstudent.data.prepare import DataSettings
-from dualstudent.experiments.cost import steps_of
+from dualstudent.experiments.cost import count_steps
 from dualstudent.experiments.plan import Plan, plan, run_name
-from dualstudent.experiments.reading import experiment_names, load_experiment
+from dualstudent.experiments.reading import list_experiments, load_experiment
 from dualstudent.experiments.schema import BudgetName, Cell
 from dualstudent.optimization.optimizers import SGDSettings
 from dualstudent.optimization.schedules import CyclicSchedule
 
-ALL = [(name, budget) for name in experiment_names() for budget in get_args(BudgetName)]
+ALL = [(name, budget) for name in list_experiments() for budget in get_args(BudgetName)]
 
 
 def planned(name: str, budget: BudgetName = "full", seeds: int | None = None) -> Plan:
@@ -34,7 +34,7 @@ def test_every_cell_is_a_valid_recipe(name: str, budget: BudgetName) -> None:
     assert set(found.recipes) == set(found.experiment.cells(budget))
     for cell, recipe in found.recipes.items():
         assert recipe.description == f"{name}: {cell}"
-        assert steps_of(recipe) > 0
+        assert count_steps(recipe) > 0
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def test_dual_student_has_the_settings_of_the_paper(where: tuple[str, str, str])
     found = Stated(
         recipe.schedule.epochs,
         (recipe.batch.size, recipe.batch.labeled),
-        steps_of(recipe) // recipe.schedule.epochs,
+        count_steps(recipe) // recipe.schedule.epochs,
         recipe.optimizer.learning_rate,
         recipe.optimizer.weight_decay,
         (method["consistency_weight"], method["stabilization_weight"]),
@@ -180,7 +180,7 @@ def test_fastswa_replays_epochs_150_to_180_of_210(where: tuple[str, str, str], e
 
 def test_all_adaptation_runs_take_as_many_steps() -> None:
     recipes = planned("domain-adaptation").recipes
-    assert {steps_of(recipe) for recipe in recipes.values()} == {26_700}
+    assert {count_steps(recipe) for recipe in recipes.values()} == {26_700}
     target = recipes[Cell("Target-supervised", "MNIST")].data
     assert (target.source, target.target, target.labels) == ("mnist", None, 7000)
 
@@ -218,7 +218,7 @@ def test_equal_cells_of_two_experiments_are_the_same_run() -> None:
 @pytest.mark.parametrize("budget", get_args(BudgetName))
 def test_a_name_stands_for_one_run_only(budget: BudgetName) -> None:
     of_name: dict[str, Recipe] = {}
-    for name in experiment_names():
+    for name in list_experiments():
         found = planned(name, budget)
         for run, recipe in found.runs().items():
             assert of_name.setdefault(run, recipe).defines_same_run_as(recipe), run
@@ -246,13 +246,13 @@ def test_cells_are_chosen_by_a_part_of_their_name() -> None:
     found = plan(table3, "full", only="mt, 5")
     assert found.wanted == [Cell("MT", "500 labels")]
     assert len(found.recipes) == len(plan(table3, "full").wanted) == 6
-    with pytest.raises(UserError, match=r"'XYZ' fits no cell .*; its columns 250 labels; 500"):
+    with pytest.raises(UserError, match=r"'XYZ'.* 250 labels; 500"):
         plan(table3, "full", only="XYZ")
 
 
 def test_what_only_one_method_knows_can_be_set_in_its_runs() -> None:
     adaptation, change = load_experiment("domain-adaptation"), ["method.stabilization_weight=10"]
-    message = r"of domain-adaptation, Source only, MNIST: .*unknown key.*; --only runs the cells"
+    message = r"Source only, MNIST: method\.stabilization_weight = 10.* --only"
     with pytest.raises(UserError, match=message):
         plan(adaptation, "full", changes=change)
     found = plan(adaptation, "full", changes=change, only="dual")
@@ -287,10 +287,10 @@ def test_own_images_in_experiments_are_called_after_their_folders(tmp_path: Path
 @pytest.mark.parametrize(
     ("left_out", "message"),
     [
-        ("settings.evaluation.track = 500\n", "follows single test samples; say how many"),
-        ('classes = ["cat", "dog"], ', "data.classes: panel 'two classes' needs two"),
-        ('panel = "distance"\n', "has the panels 'distance' and 'two classes': give each row"),
-        ('panel = "two classes"\n', "has the panels 'distance' and 'two classes': give each row"),
+        ("settings.evaluation.track = 500\n", "evaluation.track = 0"),
+        ('classes = ["cat", "dog"], ', "data.classes"),
+        ('panel = "distance"\n', "'distance' and 'two classes'"),
+        ('panel = "two classes"\n', "'distance' and 'two classes'"),
     ],
 )
 def test_runs_that_figure_2_or_3_could_not_show_are_refused_before(
@@ -306,7 +306,7 @@ def test_runs_that_figure_2_or_3_could_not_show_are_refused_before(
 def test_rows_that_figure_3_compares_must_follow_the_same_samples(tmp_path: Path) -> None:
     text = files("dualstudent.experiments").joinpath("coupling.toml").read_text("utf-8")
     (tmp_path / "own.toml").write_text(text.replace("track = 500", "track = 100", 1))
-    with pytest.raises(UserError, match=r"give them the same data\.classes and evaluation.track"):
+    with pytest.raises(UserError, match=r"data\.classes and evaluation\.track"):
         plan(load_experiment(str(tmp_path / "own.toml")), "full")
 
 
@@ -317,9 +317,7 @@ def test_a_mistake_in_a_row_that_is_not_wanted_is_no_reason_to_leave_it_out(tmp_
     (tmp_path / "own.toml").write_text(text.replace(name, f"{name}settings.batch.sise = 3\n"))
     own = load_experiment(str(tmp_path / "own.toml"))
     for changes in ([], ["schedule.epochs=1"]):
-        with pytest.raises(
-            UserError, match=r"Supervised, 250 labels: batch\.sise = 3: unknown key"
-        ):
+        with pytest.raises(UserError, match=r"Supervised, 250 labels: batch\.sise = 3"):
             plan(own, "full", changes=changes, only="DS")
 
 
@@ -334,5 +332,5 @@ def test_methods_that_figure_2_or_3_could_not_show_are_refused_before(
     row: str, method: str, shows: str
 ) -> None:
     changes = [f"method.name={method}"]
-    with pytest.raises(UserError, match=f"method.name = '{method}': panel .* shows {shows}"):
+    with pytest.raises(UserError, match=f"method.name = '{method}'.* {shows}"):
         plan(load_experiment("coupling"), "full", changes=changes, only=row)

@@ -4,7 +4,7 @@ import pytest
 
 from dualstudent import UserError, load_recipe
 from dualstudent.experiments.plan import plan
-from dualstudent.experiments.reading import experiment_names, load_experiment
+from dualstudent.experiments.reading import list_experiments, load_experiment
 from dualstudent.experiments.schema import Cell, PaperValue
 from tests.support.experiments import SMALL
 
@@ -12,7 +12,7 @@ from tests.support.experiments import SMALL
 def test_the_experiments_are_those_of_the_paper() -> None:
     tables = [f"table{number}" for number in range(1, 7)]
     figures = ["ablation", "coupling", "domain-adaptation", "stable-samples"]
-    assert experiment_names() == [*tables, *figures]
+    assert list_experiments() == [*tables, *figures]
 
 
 @pytest.mark.parametrize("text", ["12.34", "12.34 ± 0.56", "12.34 ± 0.56 †"])
@@ -36,22 +36,22 @@ def test_a_file_of_the_user_is_an_experiment(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('place = "Table 0"', "", ": place is missing"),
-        ('"12.50 ± 0.50"', '"about 12"', r"rows\.supervised\.paper = .*: write it as 12\.34"),
+        ('place = "Table 0"', "", ": place"),
+        ('"12.50 ± 0.50"', '"about 12"', r"rows\.supervised\.paper = "),
         (
             '["12.50 ± 0.50", "7.25"]',
             '["7.25"]',
-            ": row 'supervised': paper has not one",
+            ": row 'supervised': paper",
         ),
-        ('name = "both"', 'name = "supervised"', "two rows have the same name"),
-        ("both = ", "neither = ", "cpu.rows: there is no row 'neither'"),
-        ('figure = "bars"', 'figure = "ablation"', "figure 'ablation' has two panels"),
+        ('name = "both"', 'name = "supervised"', "two rows"),
+        ("both = ", "neither = ", r"cpu\.rows: .*'neither'"),
+        ('figure = "bars"', 'figure = "ablation"', "figure 'ablation'"),
         (
             "[cpu.settings]",
             '[[cpu.columns]]\nname = "more"\n\n[cpu.settings]',
-            "two columns of cpu have the same name",
+            "two columns of cpu",
         ),
-        ("seeds = 2", "seed = 2", "seed = 2: unknown key; did you mean 'seeds'"),
+        ("seeds = 2", "seed = 2", "seed = 2: .*'seeds'"),
         ("seeds = 2", "seeds = ", "not valid TOML"),
         (
             'name = "both"',
@@ -75,7 +75,7 @@ def test_rows_that_are_no_list_of_sections(rows: str, tmp_path: Path) -> None:
     path.write_text(rows)
     with pytest.raises(UserError) as error:
         load_experiment(path)
-    assert "rows: write each of them as a section [[rows]]" in str(error.value)
+    assert "[[rows]]" in str(error.value)
     assert "; cpu is missing" in str(error.value)  # although the file is called like that
 
 
@@ -83,10 +83,9 @@ def test_a_recipe_is_not_taken_for_an_experiment_nor_the_other_way(tmp_path: Pat
     experiment, recipe = tmp_path / "experiment.toml", tmp_path / "recipe.toml"
     experiment.write_text(SMALL)
     recipe.write_text('extends = "demo"\n')
-    with pytest.raises(UserError, match=f"is a recipe; 'dualstudent train {recipe}' runs it"):
+    with pytest.raises(UserError, match=f"dualstudent train {recipe}"):
         load_experiment(recipe)
-    message = f"is an experiment; 'dualstudent reproduce {experiment}' runs it"
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=f"dualstudent reproduce {experiment}"):
         load_recipe(experiment)
 
 
@@ -98,7 +97,7 @@ def test_a_recipe_is_looked_for_beside_the_experiment_that_names_it(tmp_path: Pa
 
 
 def test_an_unknown_experiment_is_answered_with_the_known_ones(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no experiment 'table7'; use one of table1, table2"):
+    with pytest.raises(UserError, match=r"'table7'.* table1, table2"):
         load_experiment("table7")
-    with pytest.raises(UserError, match="cannot be read"):
+    with pytest.raises(UserError, match=r"absent\.toml"):
         load_experiment(tmp_path / "absent.toml")

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from dualstudent.experiments.finished import finished_runs
 from dualstudent.experiments.plan import plan
 from dualstudent.experiments.reading import load_experiment
+from dualstudent.experiments.results import find_finished_runs
 from dualstudent.experiments.schema import Cell
-from dualstudent.experiments.table import comparison_table, write_csv
+from dualstudent.experiments.table import build_table, write_csv
 from dualstudent.training.result import summarize_metrics
 from tests.support.experiments import SMALL, runs_of, small_plan
 
@@ -21,7 +21,7 @@ def test_paper_and_measured_stand_side_by_side(tmp_path: Path) -> None:
     both += [[{"student1": 50.0, "student2": 50.0}, {"student1": 14.0, "student2": 16.0}]]
     runs_of(planned, Cell("both", "few"), folder, both)
     runs_of(planned, Cell("supervised", "more"), folder, [[{"student": 7.0}]])
-    table = comparison_table(planned, finished_runs(planned, folder), "the command")
+    table = build_table(planned, find_finished_runs(planned, folder), "the command")
     assert table.rows == [
         ["supervised", "few", "12.50 ± 0.50", "not run", "0", "not run"],
         ["supervised", "more", "7.25", "7.00", "1", "7.00"],
@@ -47,7 +47,7 @@ def test_paper_and_measured_stand_side_by_side(tmp_path: Path) -> None:
 def test_accuracy_is_best_where_it_is_highest(tmp_path: Path) -> None:
     planned, folder = small_plan(tmp_path, measure="accuracy"), tmp_path / "runs"
     runs_of(planned, Cell("supervised", "few"), folder, [[{"student": 8.0}, {"student": 10.0}]])
-    table = comparison_table(planned, finished_runs(planned, folder), "")
+    table = build_table(planned, find_finished_runs(planned, folder), "")
     assert table.rows[0][3:] == ["90.00", "1", "92.00"]
     assert table.columns[3] == "measured: test accuracy in %"
 
@@ -58,9 +58,9 @@ def test_the_best_is_looked_for_among_the_reported_networks(tmp_path: Path) -> N
     cell, weak, strong = Cell("both", "few"), [8.0, 10.0], [3.0, 4.0]
     errors = [{"weak": w, "strong": s} for w, s in zip(weak, strong, strict=True)]
     runs_of(planned, cell, folder, [errors])
-    (run,) = finished_runs(planned, folder)[cell]
+    (run,) = find_finished_runs(planned, folder)[cell]
     run.result.write_text(json.dumps(run.read_result() | {"headline": ["weak"]}))
-    assert comparison_table(planned, {cell: [run]}, "").rows[2][3:] == ["10.00", "1", "8.00"]
+    assert build_table(planned, {cell: [run]}, "").rows[2][3:] == ["10.00", "1", "8.00"]
     summary = summarize_metrics(run.read_metrics(), ["weak"], seconds=1.0)
     assert (summary["error"], summary["chosen_on_test"]["error"]) == (10.0, 8.0)
 
@@ -69,13 +69,13 @@ def test_epochs_without_a_test_do_not_count(tmp_path: Path) -> None:
     planned, folder = small_plan(tmp_path), tmp_path / "runs"
     errors: list[dict[str, float]] = [{}, {"student": 9.0}, {}, {"student": 11.0}]
     runs_of(planned, Cell("supervised", "few"), folder, [errors])
-    table = comparison_table(planned, finished_runs(planned, folder), "")
+    table = build_table(planned, find_finished_runs(planned, folder), "")
     assert table.rows[0][3:] == ["11.00", "1", "9.00"]
 
 
 def test_the_small_budget_says_what_is_smaller(tmp_path: Path) -> None:
     planned = small_plan(tmp_path, "cpu")
-    table = comparison_table(planned, {}, "")
+    table = build_table(planned, {}, "")
     assert [row[:3] for row in table.rows] == [
         ["supervised", "more", "7.25"],
         ["both", "more", "–"],
@@ -88,13 +88,13 @@ def test_every_run_is_a_line_of_the_csv(tmp_path: Path) -> None:
     runs_of(
         planned, Cell("both", "few"), folder, [[{"a": 8.0}, {"a": 10.0}], [{"a": 9.0}, {"a": 9.5}]]
     )
-    write_csv(tmp_path / "table.csv", planned, finished_runs(planned, folder))
+    write_csv(tmp_path / "table.csv", planned, find_finished_runs(planned, folder))
     with (tmp_path / "table.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     figures = [(row["seed"], float(row["measured"]), float(row["chosen_on_test"])) for row in rows]
     assert figures == [("0", 10.0, 8.0), ("1", 9.5, 9.0)]
     assert {(row["row"], row["column"], row["paper"]) for row in rows} == {("both", "few", "10.00")}
-    assert [row["run"] for row in rows] == list(planned.of_cell(Cell("both", "few")))
+    assert [row["run"] for row in rows] == list(planned.runs_of(Cell("both", "few")))
 
 
 def test_a_column_may_measure_something_else(tmp_path: Path) -> None:
@@ -103,9 +103,9 @@ def test_a_column_may_measure_something_else(tmp_path: Path) -> None:
     planned, folder = plan(load_experiment(path), "full"), tmp_path / "runs"
     cell = Cell("supervised", "more")
     runs_of(planned, cell, folder, [[{"student": 7.0}]])
-    (run,) = finished_runs(planned, folder)[cell]
+    (run,) = find_finished_runs(planned, folder)[cell]
     figures = {"student": {"error": 7.0, "top5_error": 1.25}}
     run.metrics.write_text(json.dumps({"epoch": 1, "test": figures}) + "\n")
     run.result.write_text(json.dumps(run.read_result() | {"networks": figures}))
-    table = comparison_table(planned, {cell: [run]}, "")
+    table = build_table(planned, {cell: [run]}, "")
     assert table.rows[1][3:] == pytest.approx(["1.25", "1", "1.25"])

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from dualstudent import Run, UserError, export_run, load_exported, load_trained, train
 from dualstudent.data.samples import ImageSamples
-from dualstudent.export import exporter as exporting
 from dualstudent.export import formats
 from dualstudent.export.exporter import find_architecture
 from dualstudent.export.formats import SafetensorsFile
@@ -157,7 +156,7 @@ def test_files_say_nothing_about_the_machine(small_run: Run, tmp_path: Path) -> 
     copy = Run(Path(shutil.copytree(small_run.folder, tmp_path / "copy")))
     recipe = copy.recipe.read_text().replace("[data]", f'[data]\nfolder = "{tmp_path}"')
     copy.recipe.write_text(recipe)
-    for to in exporting.FORMATS:
+    for to in formats.FORMATS:
         content = export_run(copy, to).path.read_bytes()
         assert b"digits-8x8" in content
         for place in (b"site-packages", b".py", bytes(tmp_path), bytes(Path.home())):
@@ -223,7 +222,7 @@ def test_a_file_that_says_something_else_is_not_kept(
             found[-1, 3] += error if len(images) > 1 else 0
             return found
 
-    monkeypatch.setitem(exporting.FORMATS, "safetensors", Slightly())
+    monkeypatch.setitem(formats.FORMATS, "safetensors", Slightly())
     with pytest.raises(UserError, match=f"{error:.1e}"):
         export_run(small_run, "safetensors", tmp_path / "model.safetensors")
     assert not any(tmp_path.iterdir())

@@ -76,7 +76,7 @@ def write_run(folder: Path, recipe_text: str, errors: list[dict[str, float]]) ->
 
 
 def runs_of(planned: Plan, cell: Cell, folder: Path, errors: list[list[dict[str, float]]]) -> None:
-    for (name, recipe), of_run in zip(planned.of_cell(cell).items(), errors, strict=False):
+    for (name, recipe), of_run in zip(planned.runs_of(cell).items(), errors, strict=False):
         write_run(folder / name, to_toml(recipe), of_run)
 
 

@@ -1,4 +1,4 @@
-"""What runs will cost on this machine: steps counted, the time of one measured."""
+"""Estimates how long runs take on this machine, from a few measured steps."""
 
 import math
 from collections.abc import Collection
@@ -24,19 +24,19 @@ from dualstudent.training.forecast import (
 from dualstudent.training.trainer import Trainer
 
 _SMALLEST_BATCH = 4
-_LONG_ENOUGH = 0.5  # seconds; then a batch is large enough to conclude from
+_MIN_SECONDS = 0.5  # of a measured step
 
 
-def steps_of(recipe: Recipe) -> int:
-    """How many steps a run takes on the published data.
+def count_steps(recipe: Recipe) -> int:
+    """Number of training steps of a run on published data.
 
     Example:
         >>> from dualstudent import load_recipe
-        >>> steps_of(load_recipe("cifar10")) // 300
+        >>> count_steps(load_recipe("cifar10")) // 300
         980
     """
     batch, samples, labels = recipe.batch, _samples(recipe), _labels(recipe)
-    unlabeled = max(batch.size - batch.labeled, 1)  # a batch without any is refused by training
+    unlabeled = max(batch.size - batch.labeled, 1)  # training refuses 0
     if recipe.data.target is not None:
         per_epoch = SOURCES[recipe.data.target].train // unlabeled
     elif labels == samples:
@@ -48,29 +48,29 @@ def steps_of(recipe: Recipe) -> int:
 
 @dataclass(frozen=True)
 class Pace:
-    """How fast a machine is with some networks and a method, in seconds an image.
+    """Speed of this machine with a method and its networks, in seconds per image.
 
     Attributes:
-        training: all passes of a step and the update.
-        test: one look by all networks.
+        training: for one step.
+        test: for one evaluation by all networks.
     """
 
     training: float
     test: float
 
 
-class Stopwatch:
-    """Measures each combination of networks, method and image size once, with one thread."""
+class TimeEstimator:
+    """Estimates the time of runs; measures each method, networks and image size once."""
 
     def __init__(self) -> None:
         self._paces: dict[tuple[object, ...], Pace] = {}
 
-    def seconds(self, recipe: Recipe) -> float:
-        """About how long a run takes, on one core or on the GPUs that share its batches."""
+    def estimate(self, recipe: Recipe) -> float:
+        """Seconds that a run takes on one core, or on the GPUs that share its batches."""
         pace = self._pace(recipe)
         tests = math.ceil(recipe.schedule.epochs / recipe.evaluation.every)
         looks = tests * 2 * _tested(recipe)  # each image clean and perturbed
-        training = steps_of(recipe) * recipe.batch.size * pace.training / count_gpus(recipe)
+        training = count_steps(recipe) * recipe.batch.size * pace.training / count_gpus(recipe)
         return training + looks * pace.test  # one process tests
 
     def _pace(self, recipe: Recipe) -> Pace:
@@ -87,34 +87,34 @@ class Stopwatch:
 
 
 def measure_pace(recipe: Recipe) -> Pace:
-    """Take steps on black images, in ever larger batches until one takes long enough."""
+    """Measure steps on black images, in larger and larger batches until one takes 0.5 s."""
     size = min(_SMALLEST_BATCH, recipe.batch.size)
     while True:
         labeled = max(1, size * recipe.batch.labeled // recipe.batch.size)
         batch = BatchSettings(size=size, labeled=labeled)
         small = recipe.model_copy(update={"batch": batch, "device": run_alone(recipe.device)})
-        with closing(Trainer(small, _stand_in(recipe, batch))) as trainer:
+        with closing(Trainer(small, _make_black_images(recipe, batch))) as trainer:
             seconds = measure_step(trainer, seconds=0.0)
-            if seconds > _LONG_ENOUGH or size == recipe.batch.size:
+            if seconds > _MIN_SECONDS or size == recipe.batch.size:
                 looks = 2 * size  # each image clean and perturbed
                 return Pace(seconds / size, measure_evaluation(trainer) / looks)
         size = min(2 * size, recipe.batch.size)
 
 
-def wall_clock(recipes: Collection[Recipe], stopwatch: Stopwatch) -> float:
-    """Of runs that share the cores, a run each, or that have the GPU one after the other."""
+def estimate_wall_clock(recipes: Collection[Recipe], estimator: TimeEstimator) -> float:
+    """Seconds for all runs: one run per core, or one after the other on GPUs."""
     on_gpus = [recipe for recipe in recipes if recipe.device.gpu]
     on_cores = [recipe for recipe in recipes if not recipe.device.gpu]
-    return sum(_together(kind, stopwatch) for kind in (on_gpus, on_cores))
+    return sum(_estimate_kind(kind, estimator) for kind in (on_gpus, on_cores))
 
 
-def _together(recipes: Collection[Recipe], stopwatch: Stopwatch) -> float:
-    of_runs = [stopwatch.seconds(recipe) for recipe in recipes]
-    return max(sum(of_runs) / runs_at_a_time(recipes), max(of_runs, default=0.0))
+def _estimate_kind(recipes: Collection[Recipe], estimator: TimeEstimator) -> float:
+    seconds = [estimator.estimate(recipe) for recipe in recipes]
+    return max(sum(seconds) / runs_at_a_time(recipes), max(seconds, default=0.0))
 
 
-def _stand_in(recipe: Recipe, batch: BatchSettings) -> PreparedData:
-    """Data of the right shape and number of classes, of which a batch is all there is."""
+def _make_black_images(recipe: Recipe, batch: BatchSettings) -> PreparedData:
+    """One batch of black images, with the classes and shape of the data."""
     black = torch.zeros(batch.size, *_shape(recipe), dtype=torch.uint8)
     images = ImageSamples(black, recipe.transforms, recipe.normalization)
     classes = tuple(map(str, range(_classes(recipe))))

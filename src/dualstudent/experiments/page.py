@@ -1,4 +1,4 @@
-"""The page of an experiment: table and pictures in one file that needs nothing else."""
+"""The HTML page of an experiment: table and figures in one file."""
 
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
@@ -27,17 +27,16 @@ class _Picture:
 def write_page(
     path: Path, experiment: Experiment, table: ComparisonTable, figures: Mapping[str, Figure]
 ) -> None:
-    """Write ``index.html``: readable offline, without scripts, by people and screen readers.
+    """Write the page; it works offline, without scripts, and in screen readers.
 
     Args:
         path: of the page.
-        experiment: what it shows.
-        table: paper and measured values, and below them which rows are ahead, what was made
-            smaller, seeds, versions and command.
-        figures: name → figure, whose label is its caption and text alternative.
+        experiment: gives the title.
+        table: paper and measured values, with notes.
+        figures: name → figure, whose label is its caption.
     """
     pictures = [
-        _Picture(name, str(figure.get_label()), inline_svg(name, figure))
+        _Picture(name, str(figure.get_label()), make_inline_svg(name, figure))
         for name, figure in figures.items()
     ]
     headers = next((i for i, column in enumerate(table.columns) if column), 0)
@@ -49,10 +48,10 @@ def write_page(
     path.write_text(page, "utf-8")
 
 
-def inline_svg(name: str, figure: Figure) -> str:
-    """The figure as an element of a page, described by the element ``NAME-caption``.
+def make_inline_svg(name: str, figure: Figure) -> str:
+    """The figure as an SVG element that is described by the element ``NAME-caption``.
 
-    Identifiers begin with the name, so that the figures of a page do not share any.
+    Its identifiers begin with the name, so that they are unique on the page.
     """
     root = ET.fromstring(render_svg(figure))
     for metadata in root.findall(f"{{{_SVG}}}metadata"):
@@ -65,7 +64,7 @@ def inline_svg(name: str, figure: Figure) -> str:
                 element.set(key, f"#{name}-{value[1:]}")
             elif "url(#" in value:
                 element.set(key, value.replace("url(#", f"url(#{name}-"))
-    for size in ("width", "height"):  # the page decides; the shape is in viewBox
+    for size in ("width", "height"):  # the page sets the size; viewBox keeps the shape
         del root.attrib[size]
     root.attrib |= {"role": "img", "aria-labelledby": f"{name}-caption"}
     return ET.tostring(root, encoding="unicode")

@@ -1,4 +1,4 @@
-"""From an experiment to its runs: which recipes, under which names."""
+"""The runs of an experiment: their recipes and names."""
 
 import hashlib
 import json
@@ -9,8 +9,20 @@ from typing import Any
 from pydantic import BaseModel
 
 from dualstudent.errors import UserError
-from dualstudent.experiments.panels import TWO_CLASSES, misfit
-from dualstudent.experiments.schema import BudgetName, Cell, Experiment, Table
+from dualstudent.experiments.schema import (
+    DISTANCE,
+    TWO_CLASSES,
+    BudgetName,
+    Cell,
+    Experiment,
+    Table,
+)
+from dualstudent.methods import (
+    CSSettings,
+    DualStudentSettings,
+    MeanTeacherSettings,
+    MethodSettings,
+)
 from dualstudent.recipes.reading import (
     apply_changes,
     merge,
@@ -21,15 +33,21 @@ from dualstudent.recipes.reading import (
 )
 from dualstudent.recipes.schema import Recipe
 
-_SAID_OTHERWISE = {
-    "seed": "the seeds are 0, 1, …; say how many by --seeds",
-    # It would be part of what defines a run, and finished ones would be run again.
-    "data.folder": "name the data folder by the environment variable DUALSTUDENT_DATA",
+_REFUSED_CHANGES = {
+    "seed": "the seeds are 0, 1, …; set their number with --seeds",
+    # It would change the name of a run, so that finished runs would be repeated.
+    "data.folder": "set the data folder with the environment variable DUALSTUDENT_DATA",
 }
 
-# Keys that were renamed: a digest has their first names, so that runs made before are found.
+# Methods that a panel of figure "coupling" can show.
+_PANEL_METHODS: dict[str, tuple[type[MethodSettings], ...]] = {
+    DISTANCE: (MeanTeacherSettings, CSSettings, DualStudentSettings),  # with two networks
+    TWO_CLASSES: (MeanTeacherSettings, DualStudentSettings),  # fₛ, and f₁ with f₂
+}
+
+# Renamed keys: digests use the old names, so that older runs are found.
 _NAMES_IN_DIGESTS = {"normalization": "normalisation", "transforms.weak": "augmentation"}
-_UNNAMED_ONCE = ("sgd", "cosine", "cyclic")  # the optimizer and the schedules without a name
+_NOT_IN_DIGESTS = ("sgd", "cosine", "cyclic")  # names that older recipes did not have
 
 
 @dataclass(frozen=True)
@@ -37,12 +55,12 @@ class Plan:
     """The runs of an experiment within a budget.
 
     Attributes:
-        experiment: what is to be shown.
-        budget: at which size.
-        seeds: runs of each cell, with the seeds 0, 1, …
-        recipes: cell → its recipe, with seed 0.
-        wanted: those of the cells that are to be run; of the others, what is there is shown.
-        changes: what was set in every run, ``"key=value"`` each.
+        experiment: the table or figure.
+        budget: its size.
+        seeds: number of runs per cell, with the seeds 0, 1, …
+        recipes: cell → recipe with seed 0.
+        wanted: the cells to run; finished runs of other cells are shown as well.
+        changes: ``"key=value"`` settings of every run.
     """
 
     experiment: Experiment
@@ -54,28 +72,28 @@ class Plan:
 
     @property
     def name(self) -> str:
-        """The experiment's; another one if runs are changed, whose table is another table."""
+        """Name of the folder of results; changed runs have another one."""
         if not self.changes:
             return self.experiment.name
         return f"{self.experiment.name}-{_digest(apply_changes({}, self.changes))}"
 
     @property
     def differences(self) -> list[str]:
-        """How all runs differ from the paper's, a sentence each."""
+        """Sentences on how all runs differ from the paper's."""
         small = [f"Made smaller: {self.experiment.cpu.smaller}."] if self.budget == "cpu" else []
         other = [f"Changed in every run: {', '.join(self.changes)}."] if self.changes else []
         gone = [str(c) for c in self.experiment.cells(self.budget) if c not in self.recipes]
         left_out = [f"Left out, as they do not allow that: {'; '.join(gone)}."] if gone else []
         return small + other + left_out
 
-    def of_cell(self, cell: Cell) -> dict[str, Recipe]:
-        """Name → recipe of the runs of one cell, a seed each."""
+    def runs_of(self, cell: Cell) -> dict[str, Recipe]:
+        """Name → recipe of the runs of one cell, one per seed."""
         seeded = (self.recipes[cell].model_copy(update={"seed": s}) for s in range(self.seeds))
         return {run_name(recipe): recipe for recipe in seeded}
 
     def runs(self) -> dict[str, Recipe]:
-        """Name → recipe of the wanted cells, seed by seed: an early stop leaves comparisons."""
-        of_cells = [self.of_cell(cell).items() for cell in self.wanted]
+        """Name → recipe of all wanted runs, seed by seed, so that cells can be compared early."""
+        of_cells = [self.runs_of(cell).items() for cell in self.wanted]
         return {name: recipe for seed in zip(*of_cells, strict=True) for name, recipe in seed}
 
 
@@ -86,15 +104,15 @@ def plan(
     changes: Sequence[str] = (),
     only: str = "",
 ) -> Plan:
-    """What is to be run for an experiment.
+    """Plan the runs of an experiment.
 
     Args:
-        experiment: what is to be shown.
+        experiment: the table or figure.
         budget: ``"full"`` as in the paper, or ``"cpu"``.
-        seeds: how many runs a cell has; default: as the experiment says for the budget.
-        changes: ``"key=value"`` each, on top of everything else, in every run. A cell that does
-            not know such a setting is left out, unless it is wanted.
-        only: run the cells in whose name this occurs, whatever the case.
+        seeds: number of runs per cell; default: that of the experiment for the budget.
+        changes: ``"key=value"`` settings of every run. Cells that do not have such a setting are
+            left out; if ``only`` selects them, this is an error.
+        only: run only cells whose name contains this text, ignoring case.
 
     Example:
         >>> from dualstudent.experiments.reading import load_experiment
@@ -104,55 +122,54 @@ def plan(
     """
     for change in changes:
         key = change.partition("=")[0].strip()
-        if key in _SAID_OTHERWISE:
-            raise UserError(f"--set {key}: {_SAID_OTHERWISE[key]}")
-    wanted = _cells_with(only, experiment, budget)
+        if key in _REFUSED_CHANGES:
+            raise UserError(f"--set {key}: {_REFUSED_CHANGES[key]}")
+    wanted = _select_cells(only, experiment, budget)
     recipes = {c: _recipe(experiment, budget, c) for c in experiment.cells(budget)}
     if changes:
-        recipes = _changed(experiment, budget, changes, wanted)
-    _check_followed(experiment, recipes)
+        recipes = _change_recipes(experiment, budget, changes, wanted)
+    _check_tracked_samples(experiment, recipes)
     return Plan(
         experiment, budget, seeds or experiment.seeds_of(budget), recipes, wanted, tuple(changes)
     )
 
 
 def run_name(recipe: Recipe) -> str:
-    """Readable, and different for any two recipes that define different runs.
+    """A readable name with a digest of all settings that differ from their default.
 
-    Experiments that need the same run find it under the same name. Settings at their default
-    do not take part, so that a setting that is new keeps the names of runs made before.
+    So experiments share equal runs, and new settings do not rename older runs.
     """
-    stated = _stated(recipe)
-    del stated["seed"]
+    changed = _changed_settings(recipe)
+    del changed["seed"]
     data = recipe.data
     where = "-".join(data.domains)
     labels = str(data.labels).replace("%", "percent")
-    return f"{recipe.method.name}-{where}-{labels}-{_digest(stated)}-seed{recipe.seed}"
+    return f"{recipe.method.name}-{where}-{labels}-{_digest(changed)}-seed{recipe.seed}"
 
 
 def _digest(table: Table) -> str:
     for name, first in _NAMES_IN_DIGESTS.items():
         table = move_key(table, name, first)
-    text = json.dumps(table, sort_keys=True, default=str)  # TOML has dates, too
+    text = json.dumps(table, sort_keys=True, default=str)  # TOML may hold dates
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def _cells_with(text: str, experiment: Experiment, budget: BudgetName) -> list[Cell]:
+def _select_cells(text: str, experiment: Experiment, budget: BudgetName) -> list[Cell]:
     cells = experiment.cells(budget)
     found = [cell for cell in cells if text.casefold() in str(cell).casefold()]
     if not found:
         rows, columns = ({getattr(c, part): 0 for c in cells} for part in ("row", "column"))
         raise UserError(
-            f"--only {text!r} fits no cell of {experiment.name}, which are called ROW, COLUMN; "
-            f"its rows are {'; '.join(rows)}; its columns {'; '.join(columns)}"
+            f"--only {text!r} matches no cell of {experiment.name}; a cell is called ROW, COLUMN, "
+            f"with the rows {'; '.join(rows)} and the columns {'; '.join(columns)}"
         )
     return found
 
 
-def _changed(
+def _change_recipes(
     experiment: Experiment, budget: BudgetName, changes: Sequence[str], wanted: Sequence[Cell]
 ) -> dict[Cell, Recipe]:
-    """The cells that allow the changes; each that is wanted must."""
+    """The recipes of cells that allow the changes; all wanted cells must."""
     recipes, refused = {}, {}
     for cell in experiment.cells(budget):
         try:
@@ -166,13 +183,13 @@ def _changed(
     return recipes
 
 
-def _check_followed(experiment: Experiment, recipes: Mapping[Cell, Recipe]) -> None:
-    followed = {
+def _check_tracked_samples(experiment: Experiment, recipes: Mapping[Cell, Recipe]) -> None:
+    tracked = {
         (recipe.data.classes, recipe.evaluation.track)
         for cell, recipe in recipes.items()
         if experiment.figure == "coupling" and experiment.row(cell.row).panel == TWO_CLASSES
     }
-    if len(followed) > 1:
+    if len(tracked) > 1:
         raise UserError(
             f"{experiment.name}: panel {TWO_CLASSES!r} compares its rows sample by sample; give "
             "them the same data.classes and evaluation.track"
@@ -184,11 +201,35 @@ def _recipe(
 ) -> Recipe:
     where = f"of {experiment.name}, {cell}"
     recipe = validate(apply_changes(_table(experiment, budget, cell), changes), where)
-    if experiment.figure == "coupling":  # what a run has not kept cannot be drawn after it
-        fault = misfit(experiment.row(cell.row).panel, recipe)
-        if fault:
-            raise UserError(f"recipe {where}: {fault}")
+    if experiment.figure == "coupling":  # a run must record what the figure shows
+        problem = find_panel_problem(experiment.row(cell.row).panel, recipe)
+        if problem:
+            raise UserError(f"recipe {where}: {problem}")
     return recipe
+
+
+def find_panel_problem(panel: str, recipe: Recipe) -> str:
+    """Why a panel of figure "coupling" cannot show runs of a recipe; empty if it can.
+
+    Example:
+        >>> from dualstudent import load_recipe
+        >>> find_panel_problem(DISTANCE, load_recipe("demo", ["method.name=vat"]))
+        "method.name = 'vat': panel 'distance' shows mean-teacher, cs, dual-student"
+    """
+    shown = _PANEL_METHODS[panel]
+    if type(recipe.method) not in shown:
+        names = ", ".join(kind.model_fields["name"].default for kind in shown)
+        return f"method.name = {recipe.method.name!r}: panel {panel!r} shows {names}"
+    if panel == DISTANCE:
+        return ""
+    classes = recipe.data.classes
+    if recipe.data.source is None:
+        return f"data.path: panel {panel!r} needs a published data set"
+    if classes is None or len(classes) != 2:
+        return f"data.classes: panel {panel!r} needs two classes, such as ['cat', 'dog']"
+    if not recipe.evaluation.track:
+        return f"evaluation.track = 0: panel {panel!r} tracks test samples; use for example 500"
+    return ""
 
 
 def _table(experiment: Experiment, budget: BudgetName, cell: Cell) -> Table:
@@ -205,16 +246,16 @@ def _table(experiment: Experiment, budget: BudgetName, cell: Cell) -> Table:
     return table | {"description": f"{experiment.name}: {cell}"}
 
 
-def _stated(settings: BaseModel) -> dict[str, Any]:
-    """What is not at its default, except names, which tell methods and networks apart."""
+def _changed_settings(settings: BaseModel) -> dict[str, Any]:
+    """Settings that differ from their default, and the names of methods and networks."""
     values = settings.model_dump(mode="json")
-    stated: dict[str, Any] = {}
+    changed: dict[str, Any] = {}
     for key, field in type(settings).model_fields.items():
         value = getattr(settings, key)
         if isinstance(value, BaseModel):
-            stated[key] = _stated(value)
-        elif key == "name" and value in _UNNAMED_ONCE:
+            changed[key] = _changed_settings(value)
+        elif key == "name" and value in _NOT_IN_DIGESTS:
             continue
         elif key in ("name", "seed") or (key != "description" and value != field.default):
-            stated[key] = values[key]
-    return stated
+            changed[key] = values[key]
+    return changed

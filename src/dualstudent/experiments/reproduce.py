@@ -1,4 +1,4 @@
-"""Running an experiment: its runs, its table, its pictures."""
+"""Running an experiment and writing its table, figures and page."""
 
 import shlex
 from collections.abc import Mapping
@@ -8,12 +8,12 @@ from pathlib import Path
 from dualstudent.data.prepare import prepare
 from dualstudent.errors import UserError, refuse
 from dualstudent.experiments.figures import draw_figures
-from dualstudent.experiments.finished import FinishedRuns, finished_runs
 from dualstudent.experiments.page import write_page
 from dualstudent.experiments.plan import Plan, plan
 from dualstudent.experiments.reading import load_experiment
+from dualstudent.experiments.results import FinishedRuns, find_finished_runs
 from dualstudent.experiments.schema import BudgetName
-from dualstudent.experiments.table import ComparisonTable, comparison_table, write_csv
+from dualstudent.experiments.table import ComparisonTable, build_table, write_csv
 from dualstudent.grid import run_grid
 from dualstudent.parallel import Progress
 from dualstudent.recipes.schema import Recipe
@@ -27,12 +27,12 @@ class Request:
     """What the user asked for.
 
     Attributes:
-        what: name of an experiment, or path of one's file.
-        budget: at which size.
-        seeds: runs of each cell; None: as the experiment says.
-        out: folder; the runs go to ``runs`` in it, which all experiments of a budget share.
-        only: run only the cells in whose name this occurs.
-        changes: ``"key=value"`` each, of every run.
+        what: name of an experiment, or path of its file.
+        budget: its size.
+        seeds: number of runs per cell; None: that of the experiment.
+        out: folder of the results; all experiments of a budget share its subfolder ``runs``.
+        only: run only cells whose name contains this text.
+        changes: ``"key=value"`` settings of every run.
     """
 
     what: str
@@ -44,17 +44,17 @@ class Request:
 
     @property
     def folder(self) -> Path:
-        """Where everything goes."""
+        """Folder of the results."""
         return self.out or Path("runs/reproduce") / self.budget
 
     @property
     def runs_folder(self) -> Path:
-        """Where the runs go."""
+        """Folder of the runs."""
         return self.folder / "runs"
 
     @property
     def command(self) -> str:
-        """The command that asks for the same."""
+        """The command that makes this request."""
         words = ["dualstudent", "reproduce", self.what, "--budget", self.budget]
         words += ["--seeds", str(self.seeds)] if self.seeds else []
         words += ["--out", str(self.out)] if self.out else []
@@ -65,7 +65,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What an experiment led to.
+    """The results of an experiment.
 
     Attributes:
         folder: with ``table.md``, ``table.csv``, the pictures and ``index.html``.
@@ -77,40 +77,40 @@ class Reproduction:
 
 
 def plan_request(request: Request) -> Plan:
-    """What is to be run, with data and finished runs checked before a long training.
+    """Plan the runs; checks data and finished runs before a long training.
 
     Raises:
-        UserError: if data are missing, or a finished run is of another recipe.
+        UserError: if data are missing, or a finished run was made by another recipe.
     """
     experiment = load_experiment(request.what)
     planned = plan(experiment, request.budget, request.seeds, request.changes, request.only)
     _check_data(planned.runs(), request.runs_folder)
-    finished_runs(planned, request.runs_folder)
+    find_finished_runs(planned, request.runs_folder)
     return planned
 
 
 def reproduce(request: Request, planned: Plan, progress: Progress | None = None) -> Reproduction:
-    """Run what has not been run, and write the table and the pictures of an experiment.
+    """Run what is missing, and write table, figures and page of an experiment.
 
     Args:
-        request: what, and how large.
-        planned: of :func:`plan_request`.
+        request: of the user.
+        planned: from :func:`plan_request`.
         progress: is told how many epochs of all runs are done.
 
     Raises:
-        Interrupted: after Ctrl-C, SIGTERM or SIGHUP; the command that continues is in its message.
+        Interrupted: after Ctrl-C, SIGTERM or SIGHUP; its message has the command to continue.
     """
     try:
         run_grid(planned.runs(), request.runs_folder, progress)
     except Interrupted as stop:
         raise Interrupted(stop.number, stop.done, request.command) from stop
     folder = request.folder / planned.name
-    runs = finished_runs(planned, request.runs_folder)
+    runs = find_finished_runs(planned, request.runs_folder)
     return Reproduction(folder, write_results(planned, runs, request.command, folder))
 
 
 def _check_data(recipes: Mapping[str, Recipe], runs_folder: Path) -> None:
-    """Load all data that unfinished runs need, so that what each set lacks is said at once."""
+    """Load the data of all unfinished runs, so that all problems are reported at once."""
     seen, missing = [], []
     for name, recipe in recipes.items():
         data = recipe.data.model_copy(update={"labels": "all"})
@@ -124,9 +124,9 @@ def _check_data(recipes: Mapping[str, Recipe], runs_folder: Path) -> None:
 
 
 def write_results(planned: Plan, runs: FinishedRuns, command: str, folder: Path) -> ComparisonTable:
-    """Write table, pictures and page of what has been run."""
+    """Write table, figures and page of the finished runs."""
     folder.mkdir(parents=True, exist_ok=True)
-    table = comparison_table(planned, runs, command)
+    table = build_table(planned, runs, command)
     (folder / "table.md").write_text(table.to_markdown(), "utf-8")
     write_csv(folder / "table.csv", planned, runs)
     figures = draw_figures(planned.experiment, runs, " ".join(planned.differences))

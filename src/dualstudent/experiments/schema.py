@@ -1,4 +1,4 @@
-"""An experiment as data: rows × columns of runs, and what the paper got for each."""
+"""An experiment as data: rows × columns of runs, and the paper's value of each."""
 
 import re
 from dataclasses import dataclass
@@ -6,7 +6,6 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from dualstudent.experiments.panels import DISTANCE, TWO_CLASSES
 from dualstudent.settings import Settings
 
 BudgetName = Literal["full", "cpu"]
@@ -14,13 +13,15 @@ FigureName = Literal["bars", "coupling", "ablation", "stable-samples", "adaptati
 Measure = Literal["error", "accuracy", "top5_error"]
 Table = dict[str, Any]
 
+DISTANCE, TWO_CLASSES = "distance", "two classes"  # panels of figure "coupling": Fig. 2 and 3
+
 _PAPER_VALUE = re.compile(r"(?P<mean>\d+\.\d+)( ± (?P<spread>\d+\.\d+))?(?P<quoted> †)?")
 _NONE = "–"
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Where in an experiment: the names of a row and of a column."""
+    """A cell of an experiment, by the names of its row and column."""
 
     row: str
     column: str
@@ -35,8 +36,8 @@ class PaperValue:
 
     Attributes:
         mean: over the paper's runs.
-        spread: what stands after ±; None where the paper gives none.
-        quoted: marked † in the paper: published by others, better than by the method's authors.
+        spread: the number after ±, if the paper has one.
+        quoted: marked † in the paper: a result of others that is better than the authors' own.
 
     Example:
         >>> PaperValue.parse("31.65 ± 1.20 †")
@@ -69,13 +70,13 @@ class _Line(Settings):
 
 
 class Column(_Line):
-    """What the runs of one column have in common."""
+    """A column: settings that its runs share."""
 
     measure: Measure | None = Field(None, description="default: the experiment's")
 
 
 class Row(_Line):
-    """What the runs of one row have in common, and what the paper got."""
+    """A row: settings that its runs share, and the paper's values."""
 
     panel: str = Field("", description="the part of the figure that shows it")
     paper: tuple[str, ...] | None = Field(
@@ -87,7 +88,7 @@ class Row(_Line):
 
     @field_validator("paper")
     @classmethod
-    def _readable(cls, values: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    def _check_paper(cls, values: tuple[str, ...] | None) -> tuple[str, ...] | None:
         for value in values or ():
             if value != _NONE:
                 PaperValue.parse(value)
@@ -95,7 +96,7 @@ class Row(_Line):
 
 
 class CpuBudget(Settings):
-    """The experiment at a size that a small machine finishes."""
+    """The experiment at a size for small machines."""
 
     smaller: str = Field(description="a sentence of what was made smaller")
     seeds: int = Field(gt=0)
@@ -127,7 +128,7 @@ class Experiment(Settings):
     cpu: CpuBudget
 
     @model_validator(mode="after")
-    def _fits_together(self) -> "Experiment":
+    def _check(self) -> "Experiment":
         rows, columns = [r.name for r in self.rows], [c.name for c in self.columns]
         of_cpu = [column.name for column in self.cpu.columns or ()]
         for what, names in (("rows", rows), ("columns", columns), ("columns of cpu", of_cpu)):
@@ -135,7 +136,7 @@ class Experiment(Settings):
                 raise ValueError(f"two {what} have the same name")
         for row in self.rows:
             if row.paper is not None and len(row.paper) != len(columns):
-                raise ValueError(f"row {row.name!r}: paper has not one value for each column")
+                raise ValueError(f"row {row.name!r}: paper must have one value per column")
         for name in self.cpu.rows:
             if name not in rows:
                 raise ValueError(f"cpu.rows: there is no row {name!r}")
@@ -150,7 +151,7 @@ class Experiment(Settings):
         return self
 
     def cells(self, budget: BudgetName) -> list[Cell]:
-        """What is run, row by row: all that the paper has, or what the cpu budget chooses."""
+        """The cells to run, row by row: all of the paper, or those of the cpu budget."""
         if budget == "cpu":
             columns = self.columns_of(budget)
             return [Cell(row, column.name) for row in self.cpu.rows for column in columns]
@@ -162,11 +163,11 @@ class Experiment(Settings):
         ]
 
     def seeds_of(self, budget: BudgetName) -> int:
-        """How many runs a cell has, if nobody says otherwise."""
+        """Default number of runs per cell."""
         return self.cpu.seeds if budget == "cpu" else self.seeds
 
     def columns_of(self, budget: BudgetName) -> tuple[Column, ...]:
-        """Those of the experiment, or what the cpu budget has in their place."""
+        """The columns of a budget."""
         return (self.cpu.columns or self.columns) if budget == "cpu" else self.columns
 
     def row(self, name: str) -> Row:
@@ -174,14 +175,14 @@ class Experiment(Settings):
         return next(row for row in self.rows if row.name == name)
 
     def paper(self, cell: Cell) -> PaperValue | None:
-        """What the paper says, if it has that cell and gives a number."""
+        """The paper's value of a cell, if it has one."""
         values = self.row(cell.row).paper or ()
         texts = dict(zip((column.name for column in self.columns), values, strict=False))
         text = texts.get(cell.column, _NONE)
         return None if text == _NONE else PaperValue.parse(text)
 
     def measure_of(self, cell: Cell) -> Measure:
-        """What is measured there."""
+        """What is measured in a cell."""
         columns = (*self.columns, *self.columns_of("cpu"))
         column = next(column for column in columns if column.name == cell.column)
         return column.measure or self.measure

@@ -1,13 +1,18 @@
-"""Paper and measured values side by side."""
+"""The table of an experiment: paper and measured values side by side."""
 
 import csv
 from dataclasses import dataclass
 from pathlib import Path
 
-from dualstudent.experiments.finished import FinishedRuns
-from dualstudent.experiments.measures import MEASURES, chosen_on_test, headline, spread
-from dualstudent.experiments.order import order_of_rows
 from dualstudent.experiments.plan import Plan
+from dualstudent.experiments.ranking import rank_rows
+from dualstudent.experiments.results import (
+    MEASURES,
+    FinishedRuns,
+    format_spread,
+    read_chosen_on_test,
+    read_headline,
+)
 from dualstudent.experiments.schema import BudgetName, Cell
 from dualstudent.report.format import format_count, format_duration
 from dualstudent.training.run import Run
@@ -19,13 +24,13 @@ _SIZES: dict[BudgetName, str] = {"full": "at full size", "cpu": "in small"}
 
 @dataclass(frozen=True)
 class ComparisonTable:
-    """What an experiment shows, as text.
+    """The table of an experiment as text.
 
     Attributes:
-        columns: the head.
-        rows: one a cell of the experiment, as long as ``columns``.
+        columns: headings.
+        rows: one per cell of the experiment, as long as ``columns``.
         notes: paragraphs below the table: what was made smaller, seeds, versions, time, command.
-        order: sentences on which rows are ahead of which.
+        order: sentences on which rows are better.
     """
 
     columns: list[str]
@@ -34,28 +39,28 @@ class ComparisonTable:
     order: list[str]
 
     def to_markdown(self) -> str:
-        """As a Markdown table, notes below."""
+        """The table and the notes below it as Markdown."""
         lines = [self.columns, ["---"] * len(self.columns), *self.rows]
         table = [f"| {' | '.join(line)} |" for line in lines]
         return "\n".join([*table, "", "\n\n".join([*self.order, *self.notes])]) + "\n"
 
 
-def comparison_table(plan: Plan, runs: FinishedRuns, command: str) -> ComparisonTable:
-    """The table of an experiment.
+def build_table(plan: Plan, runs: FinishedRuns, command: str) -> ComparisonTable:
+    """Build the table of an experiment.
 
     Args:
-        plan: what was to be run.
-        runs: the finished runs of each cell; a cell without any is shown as that.
-        command: that made it.
+        plan: of the experiment.
+        runs: the finished runs of each cell; a cell without runs is shown as "not run".
+        command: that made it, for the notes.
     """
     what = MEASURES[plan.experiment.measure]
     columns = ["", "", f"paper: {what}", f"measured: {what}", "seeds", _CHOSEN]
     rows = [_row(plan, cell, runs.get(cell, [])) for cell in plan.recipes]
-    return ComparisonTable(columns, rows, _notes(plan, runs, command), order_of_rows(plan, runs))
+    return ComparisonTable(columns, rows, _notes(plan, runs, command), rank_rows(plan, runs))
 
 
 def write_csv(path: Path, plan: Plan, runs: FinishedRuns) -> None:
-    """Every run on a line of its own."""
+    """Write a CSV file with one line per run."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(
@@ -64,7 +69,7 @@ def write_csv(path: Path, plan: Plan, runs: FinishedRuns) -> None:
         for cell, of_cell in runs.items():
             measure, paper = plan.experiment.measure_of(cell), plan.experiment.paper(cell)
             for run in of_cell:
-                values = headline(run, measure), chosen_on_test(run, measure)
+                values = read_headline(run, measure), read_chosen_on_test(run, measure)
                 seed = run.read_recipe().seed
                 mean = "" if paper is None else f"{paper.mean:.2f}"
                 figures = [f"{value:.4f}" for value in values]
@@ -75,8 +80,8 @@ def _row(plan: Plan, cell: Cell, runs: list[Run]) -> list[str]:
     measure, paper = plan.experiment.measure_of(cell), plan.experiment.paper(cell)
     measured = chosen = _NOT_RUN
     if runs:
-        measured = spread([headline(run, measure) for run in runs])
-        chosen = spread([chosen_on_test(run, measure) for run in runs])
+        measured = format_spread([read_headline(run, measure) for run in runs])
+        chosen = format_spread([read_chosen_on_test(run, measure) for run in runs])
     return [*_names(cell), str(paper or "–"), measured, str(len(runs)), chosen]
 
 

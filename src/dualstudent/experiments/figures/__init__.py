@@ -1,4 +1,4 @@
-"""The figures of the paper, one file each, drawn from finished runs."""
+"""The figures of the paper, drawn from finished runs."""
 
 from collections.abc import Callable
 from textwrap import fill
@@ -6,15 +6,14 @@ from textwrap import fill
 from matplotlib.figure import Figure
 
 from dualstudent.experiments.figures import (
-    ablation,
-    adaptation,
+    accuracy,
     bars,
     correction,
     distance,
     domains,
     stable_samples,
 )
-from dualstudent.experiments.finished import FinishedRuns
+from dualstudent.experiments.results import FinishedRuns
 from dualstudent.experiments.schema import Experiment, FigureName
 from dualstudent.report.style import LINE_LENGTH, escape_math
 
@@ -23,25 +22,24 @@ Draw = Callable[[Experiment, FinishedRuns], dict[str, Figure]]
 FIGURES: dict[FigureName, tuple[Draw, ...]] = {
     "bars": (bars.draw,),
     "coupling": (distance.draw, correction.draw),
-    "ablation": (ablation.draw,),
+    "ablation": (accuracy.draw_ablation,),
     "stable-samples": (stable_samples.draw,),
-    "adaptation": (domains.draw, adaptation.draw),
+    "adaptation": (domains.draw, accuracy.draw_adaptation),
 }
 
 
 def draw_figures(
     experiment: Experiment, runs: FinishedRuns, differences: str = ""
 ) -> dict[str, Figure]:
-    """The pictures of an experiment.
+    """Draw the figures of an experiment.
 
     Args:
         experiment: what was run.
-        runs: the finished runs of each cell, one a seed, in the order of the seeds. A cell
-            without runs is left out of the pictures.
-        differences: how the runs differ from the paper's, to be said below each picture.
+        runs: the finished runs of each cell; a cell without runs is left out.
+        differences: how the runs differ from the paper's, written below each figure.
 
     Returns:
-        file name without suffix → figure. Its label is its text alternative and caption.
+        File name without suffix → figure, whose label is its caption.
     """
     figures = {
         stem: figure
@@ -50,11 +48,11 @@ def draw_figures(
     }
     if differences:
         for figure in figures.values():
-            _say_below(figure, differences)
+            _add_note(figure, differences)
     return figures
 
 
-def _say_below(figure: Figure, text: str) -> None:
+def _add_note(figure: Figure, text: str) -> None:
     below = "\n".join(filter(None, [figure.get_supxlabel(), fill(escape_math(text), LINE_LENGTH)]))
     figure.supxlabel(below, x=0.01, ha="left", fontsize=9)
     figure.set_label(f"{figure.get_label()} {text}")

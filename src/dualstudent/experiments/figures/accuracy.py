@@ -1,4 +1,4 @@
-"""Test accuracy against epochs, a line for each row, with the paper's values at the edge."""
+"""Fig. 7 and 9: test accuracy against epochs, with the paper's values at the right edge."""
 
 from collections.abc import Sequence
 from statistics import fmean
@@ -6,34 +6,57 @@ from statistics import fmean
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dualstudent.experiments.figures.colors import color_of
-from dualstudent.experiments.figures.series import Series, draw_series, evaluated, over_seeds
-from dualstudent.experiments.finished import FinishedRuns
+from dualstudent.experiments.figures.colors import choose_color
+from dualstudent.experiments.figures.series import (
+    Series,
+    collect_seeds,
+    draw_series,
+    read_evaluated,
+)
+from dualstudent.experiments.results import FinishedRuns
 from dualstudent.experiments.schema import Cell, Experiment
 from dualstudent.report.style import PAGE_WIDTH, escape_math, style_epoch_axes
 from dualstudent.training.run import Run
 
 
-def accuracy(runs: Sequence[Run]) -> Series:
-    """In percent, of the networks that make the method's result."""
-    return over_seeds([_accuracy(run) for run in runs])
+def draw_ablation(experiment: Experiment, runs: FinishedRuns) -> dict[str, Figure]:
+    """Fig. 7: one figure for each of the two panels that the rows name."""
+    panels = dict.fromkeys(row.panel for row in experiment.rows)
+    figures = {}
+    for side, panel in zip(("left", "right"), panels, strict=True):
+        shown = {cell: runs[cell] for cell in runs if experiment.row(cell.row).panel == panel}
+        figure = _draw_curves(experiment, shown, panel[:1].upper() + panel[1:])
+        if figure is not None:
+            figures[f"ablation-{side}"] = figure
+    return figures
 
 
-def draw_accuracy(experiment: Experiment, runs: FinishedRuns, title: str) -> Figure | None:
+def draw_adaptation(experiment: Experiment, runs: FinishedRuns) -> dict[str, Figure]:
+    """Fig. 9: accuracy on the target domain, all rows in one figure."""
+    figure = _draw_curves(experiment, runs, experiment.title)
+    return {} if figure is None else {"adaptation": figure}
+
+
+def read_accuracy(runs: Sequence[Run]) -> Series:
+    """Accuracy in percent, mean over the headline networks."""
+    return collect_seeds([_read_accuracy(run) for run in runs])
+
+
+def _draw_curves(experiment: Experiment, runs: FinishedRuns, title: str) -> Figure | None:
     """The curves of all cells that have runs, the best first; None if there are none."""
-    curves = {cell: accuracy(runs[cell]) for cell in runs if runs[cell]}
+    curves = {cell: read_accuracy(runs[cell]) for cell in runs if runs[cell]}
     if not curves:
         return None
     figure = Figure(figsize=(PAGE_WIDTH, 3.8), layout="constrained")
     axes = figure.subplots()
     said = []
     for cell in sorted(curves, key=lambda cell: -curves[cell].means[-1]):
-        color = color_of(runs[cell][0].read_recipe())
+        color = choose_color(runs[cell][0].read_recipe())
         value = curves[cell].last
         paper = _paper_accuracy(experiment, cell)
         if paper is not None:
             value += f" (paper ◇ {paper:.2f})"
-            _mark_at_the_edge(axes, paper, color)
+            _mark_paper_value(axes, paper, color)
         draw_series(axes, curves[cell], escape_math(f"{cell.row}\n{value}"), color)
         said.append(f"{cell.row} {value}")
     style_epoch_axes(axes)
@@ -49,7 +72,7 @@ def draw_accuracy(experiment: Experiment, runs: FinishedRuns, title: str) -> Fig
     return figure
 
 
-def _mark_at_the_edge(axes: Axes, value: float, color: str) -> None:
+def _mark_paper_value(axes: Axes, value: float, color: str) -> None:
     axes.plot(
         [1.02],
         [value],
@@ -61,11 +84,11 @@ def _mark_at_the_edge(axes: Axes, value: float, color: str) -> None:
     )
 
 
-def _accuracy(run: Run) -> dict[int, float]:
+def _read_accuracy(run: Run) -> dict[int, float]:
     headline = run.read_result()["headline"]
     return {
         record["epoch"]: 100 - fmean(record["test"][name]["error"] for name in headline)
-        for record in evaluated(run)
+        for record in read_evaluated(run)
     }
 
 

@@ -1,4 +1,4 @@
-"""The tables as pictures: the paper's value and ours, side by side."""
+"""Tables as bar charts: the paper's value and the measured one side by side."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
@@ -7,23 +7,22 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from dualstudent.experiments.figures.colors import GRAY, INK, color_of
+from dualstudent.experiments.figures.colors import GRAY, INK, choose_color
 from dualstudent.experiments.figures.series import deviation
-from dualstudent.experiments.finished import FinishedRuns
-from dualstudent.experiments.measures import MEASURES, headline
+from dualstudent.experiments.results import MEASURES, FinishedRuns, read_headline
 from dualstudent.experiments.schema import Cell, Experiment, PaperValue
 from dualstudent.report.style import PAGE_WIDTH, escape_math, style_axes
 
 _HEIGHT = 0.36  # of a bar; a row is 1 high
-_ACROSS = 2  # panels: more would leave no room for the bars
+_MAX_ACROSS = 2  # panels in a row
 
 
 def draw(experiment: Experiment, runs: FinishedRuns) -> dict[str, Figure]:
-    """One panel for each column, a pair of bars for each row, or the other way; in ``bars``."""
-    panels = _panels(experiment, [cell for cell in runs if runs[cell]])
+    """Draw one panel per column and a pair of bars per row, or the other way round."""
+    panels = _arrange_panels(experiment, [cell for cell in runs if runs[cell]])
     if not panels:
         return {}
-    across = min(len(panels), _ACROSS)
+    across = min(len(panels), _MAX_ACROSS)
     down = -(-len(panels) // across)
     bars = max(len(lines) for lines in panels.values())
     size = (PAGE_WIDTH, 0.6 + down * (0.8 + 0.5 * bars))
@@ -43,7 +42,7 @@ def draw(experiment: Experiment, runs: FinishedRuns) -> dict[str, Figure]:
     return {"bars": figure}
 
 
-def _panels(experiment: Experiment, cells: Sequence[Cell]) -> dict[str, dict[str, Cell]]:
+def _arrange_panels(experiment: Experiment, cells: Sequence[Cell]) -> dict[str, dict[str, Cell]]:
     """Title of a panel → name of a line in it → cell.
 
     The longer of rows and columns is what the table compares: it goes into the panels. What is
@@ -71,11 +70,11 @@ def _draw_panel(
     axes.set_ylim(len(lines) - 0.4, -0.6)
     for y, cell in enumerate(lines.values()):
         paper, found = experiment.paper(cell), runs.get(cell, [])
-        color = color_of(found[0].read_recipe()) if found else GRAY
+        color = choose_color(found[0].read_recipe()) if found else GRAY
         if paper is not None:
             _draw_paper(axes, y - _HEIGHT / 2, paper, color)
         if found:
-            values = [headline(run, measure) for run in found]
+            values = [read_headline(run, measure) for run in found]
             _draw_measured(axes, y + _HEIGHT / 2, values, color)
         elif cell in runs:
             axes.text(0, y + _HEIGHT / 2, " not run", va="center", color=GRAY, fontsize=8)

@@ -3,13 +3,13 @@
 from dualstudent.methods import DualStudentSettings, SupervisedSettings
 from dualstudent.recipes.schema import Recipe
 
-# Okabe and Ito's palette, which color-blind people can tell apart, and shades of gray.
+# The palette of Okabe and Ito, which is safe for color-blind readers, and shades of gray.
 INK, GRAY, _LIGHT_GRAY = "#222222", "#666666", "#A6A6A6"
 _ORANGE, _SKY, _GREEN, _BLUE = "#E69F00", "#56B4E9", "#009E73", "#0072B2"
 _VERMILION, _PURPLE = "#D55E00", "#CC79A7"
 _BROWN = "#7A5C00"
 
-_OF_METHOD = {
+_METHOD_COLORS = {
     "pi": _SKY,
     "temporal": _PURPLE,
     "mean-teacher": _ORANGE,
@@ -24,23 +24,23 @@ _OF_METHOD = {
 STABLE, ALL = _BLUE, _LIGHT_GRAY
 
 
-def color_of(recipe: Recipe) -> str:
-    """The color of what a recipe trains; additions (FastSWA, …) keep that of their base."""
+def choose_color(recipe: Recipe) -> str:
+    """The color of a recipe's method; additions such as FastSWA keep the color of their base."""
     method = recipe.method
     if isinstance(method, SupervisedSettings):
         return _LIGHT_GRAY if recipe.data.target else GRAY  # source only, or on the domain itself
     if isinstance(method, DualStudentSettings):
-        return _of_constraints(method)
-    return _OF_METHOD.get(method.name) or _OF_METHOD[method.name.split("+")[0]]
+        return _choose_by_constraints(method)
+    return _METHOD_COLORS.get(method.name) or _METHOD_COLORS[method.name.split("+")[0]]
 
 
-def _of_constraints(method: DualStudentSettings) -> str:
-    """Dual Student without a constraint is something else: that is what ablations show."""
+def _choose_by_constraints(method: DualStudentSettings) -> str:
+    """Dual Student without one of its constraints has another color, for ablations."""
     match bool(method.consistency_weight), bool(method.stabilization_weight):
         case True, True:
-            return _OF_METHOD["dual-student"]
+            return _METHOD_COLORS["dual-student"]
         case True, False:
-            return _OF_METHOD["pi"]  # each student consistent with itself alone
+            return _METHOD_COLORS["pi"]  # each student consistent with itself alone
         case False, True:
             return _PURPLE
         case _:

@@ -5,15 +5,19 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dualstudent.experiments.figures.colors import color_of
-from dualstudent.experiments.figures.series import Series, draw_series, evaluated, over_seeds
-from dualstudent.experiments.finished import FinishedRuns
-from dualstudent.experiments.panels import DISTANCE
-from dualstudent.experiments.schema import Experiment
+from dualstudent.experiments.figures.colors import choose_color
+from dualstudent.experiments.figures.series import (
+    Series,
+    collect_seeds,
+    draw_series,
+    read_evaluated,
+)
+from dualstudent.experiments.results import FinishedRuns
+from dualstudent.experiments.schema import DISTANCE, Experiment
 from dualstudent.report.style import PAGE_WIDTH, escape_math, style_epoch_axes
 from dualstudent.training.run import Run
 
-_RATIO_FOR_LOGARITHMS = 20  # beyond it the smaller of two curves lies flat on the axis
+_RATIO_FOR_LOGARITHMS = 20  # above it, the lower curve would lie on the axis
 
 
 def draw(experiment: Experiment, runs: FinishedRuns) -> dict[str, Figure]:
@@ -24,9 +28,11 @@ def draw(experiment: Experiment, runs: FinishedRuns) -> dict[str, Figure]:
     figure = Figure(figsize=(PAGE_WIDTH, 3.6), layout="constrained")
     said = []
     for axes, what in zip(figure.subplots(1, 2), ("weights", "predictions"), strict=True):
-        curves = {cell: distances(runs[cell], what) for cell in cells}
+        curves = {cell: read_distances(runs[cell], what) for cell in cells}
         for cell, series in curves.items():
-            draw_series(axes, series, escape_math(cell.row), color_of(runs[cell][0].read_recipe()))
+            draw_series(
+                axes, series, escape_math(cell.row), choose_color(runs[cell][0].read_recipe())
+            )
             said.append(f"{what} of {cell.row} {series.last}")
         style_epoch_axes(axes, f"distance of {what}")
         _choose_scale(axes, list(curves.values()))
@@ -41,15 +47,15 @@ def draw(experiment: Experiment, runs: FinishedRuns) -> dict[str, Figure]:
     return {"distance": figure}
 
 
-def distances(runs: Sequence[Run], what: str) -> Series:
-    """Between the only two networks that each run has: ``"weights"`` or ``"predictions"``."""
-    return over_seeds([_distances(run, what) for run in runs])
+def read_distances(runs: Sequence[Run], what: str) -> Series:
+    """Distance of the two networks of each run: ``what`` is ``"weights"`` or ``"predictions"``."""
+    return collect_seeds([_read_distances(run, what) for run in runs])
 
 
-def _distances(run: Run, what: str) -> dict[int, float]:
+def _read_distances(run: Run, what: str) -> dict[int, float]:
     return {
         record["epoch"]: pair[what]
-        for record in evaluated(run)
+        for record in read_evaluated(run)
         for pair in record["distances"].values()
     }
 

@@ -1,4 +1,4 @@
-"""Fig. 8: what the two domains look like, as the networks see them."""
+"""Fig. 8: images of the two domains, as the networks see them."""
 
 import warnings
 from collections.abc import Sequence
@@ -12,23 +12,23 @@ from dualstudent.data.prepare import DataSettings
 from dualstudent.data.sources.catalog import load
 from dualstudent.data.sources.files import DataWarning, data_folder
 from dualstudent.errors import UserError
-from dualstudent.experiments.finished import FinishedRuns
+from dualstudent.experiments.results import FinishedRuns
 from dualstudent.experiments.schema import Experiment
 from dualstudent.report.style import PAGE_WIDTH
 
 
 def draw(_: Experiment, runs: FinishedRuns) -> dict[str, Figure]:
-    """A row of images, one of each class, for source and target of the runs that adapt."""
+    """Draw one image of each class of the source and target domain."""
     recipes = (run.read_recipe() for cell in runs for run in runs[cell][:1])
     settings = next((recipe.data for recipe in recipes if recipe.data.target), None)
     if settings is None:
         return {}
     try:
         domains = _load(settings)
-    except UserError as error:  # curves and table need no images: they are not lost with them
+    except UserError as error:  # curves and table do not need images
         warnings.warn(f"no picture of the domains: {error}", DataWarning, stacklevel=2)
         return {}
-    return {"domains": _grid(domains)}
+    return {"domains": _draw_grid(domains)}
 
 
 def find_first_of_each_class(images: Images) -> Tensor:
@@ -52,7 +52,7 @@ def _load(settings: DataSettings) -> list[tuple[str, Images]]:
     ]
 
 
-def _grid(domains: Sequence[tuple[str, Images]]) -> Figure:
+def _draw_grid(domains: Sequence[tuple[str, Images]]) -> Figure:
     columns = max(len(images) for _, images in domains)
     figure = Figure(figsize=(PAGE_WIDTH, 0.76 * len(domains)), layout="constrained")
     grid = figure.subplots(len(domains), columns, squeeze=False)

@@ -1,4 +1,4 @@
-"""A quantity against epochs: its mean over seeds, and their spread."""
+"""Values against epochs: mean and standard deviation over seeds."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,17 +7,17 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from dualstudent.experiments.measures import spread
+from dualstudent.experiments.results import format_spread
 from dualstudent.training.run import Run
 
 
 @dataclass(frozen=True)
 class Series:
-    """What every seed has measured, epoch by epoch.
+    """Values of all seeds, by epoch.
 
     Attributes:
         epochs: in ascending order.
-        values: for each of them, one value a seed.
+        values: for each epoch, one value per seed.
     """
 
     epochs: list[int]
@@ -25,18 +25,18 @@ class Series:
 
     @property
     def means(self) -> list[float]:
-        """Over the seeds, one an epoch."""
+        """Mean over the seeds, for each epoch."""
         return [fmean(values) for values in self.values]
 
     @property
     def deviations(self) -> list[float]:
-        """Over the seeds, one an epoch."""
+        """Standard deviation over the seeds, for each epoch."""
         return [deviation(values) for values in self.values]
 
     @property
     def last(self) -> str:
         """Mean and standard deviation at the last epoch."""
-        return spread(self.values[-1])
+        return format_spread(self.values[-1])
 
 
 def deviation(values: Sequence[float]) -> float:
@@ -44,26 +44,26 @@ def deviation(values: Sequence[float]) -> float:
     return stdev(values) if len(values) > 1 else 0.0
 
 
-def over_seeds(per_seed: Sequence[Mapping[int, float]]) -> Series:
-    """What the seeds measured, each as epoch → value.
+def collect_seeds(per_seed: Sequence[Mapping[int, float]]) -> Series:
+    """Join the values of seeds, given as epoch → value each.
 
-    Epochs that any of the seeds lacks are left out: a mean over fewer seeds would jump.
+    Epochs that a seed lacks are left out, as a mean over fewer seeds would jump.
 
     Example:
-        >>> over_seeds([{1: 10.0, 2: 30.0}, {1: 20.0}]).means
+        >>> collect_seeds([{1: 10.0, 2: 30.0}, {1: 20.0}]).means
         [15.0]
     """
     epochs = sorted(set(per_seed[0]).intersection(*per_seed[1:]))
     return Series(epochs, [[values[epoch] for values in per_seed] for epoch in epochs])
 
 
-def evaluated(run: Run) -> list[dict[str, Any]]:
-    """The lines of a run's metrics at whose epoch the networks were evaluated."""
+def read_evaluated(run: Run) -> list[dict[str, Any]]:
+    """The metrics of the epochs at which a run was evaluated."""
     return [record for record in run.read_metrics() if record["test"]]
 
 
 def draw_series(axes: Axes, series: Series, label: str, color: str, dashes: str = "-") -> None:
-    """A line for the mean, and a band of one standard deviation on either side."""
+    """Draw the mean as a line, and one standard deviation on either side as a band."""
     axes.plot(series.epochs, series.means, dashes, color=color, label=label, linewidth=1.8)
     if len(series.values[0]) > 1:
         pairs = list(zip(series.means, series.deviations, strict=True))

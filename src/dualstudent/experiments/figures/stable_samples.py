@@ -10,8 +10,7 @@ from matplotlib.figure import Figure
 
 from dualstudent.experiments.figures.colors import ALL, INK, STABLE
 from dualstudent.experiments.figures.series import deviation
-from dualstudent.experiments.finished import FinishedRuns
-from dualstudent.experiments.measures import spread
+from dualstudent.experiments.results import FinishedRuns, format_spread
 from dualstudent.experiments.schema import Experiment
 from dualstudent.report.style import PAGE_WIDTH, escape_math, style_axes
 from dualstudent.training.run import Run
@@ -25,7 +24,7 @@ _KINDS = (
 
 
 def draw(experiment: Experiment, runs: FinishedRuns) -> dict[str, Figure]:
-    """Grouped bars, one part of the picture ``stable-samples`` for each cell that has runs."""
+    """Draw grouped bars, one panel for each cell that has runs."""
     cells = [cell for cell in runs if runs[cell]]
     if not cells:
         return {}
@@ -33,8 +32,8 @@ def draw(experiment: Experiment, runs: FinishedRuns) -> dict[str, Figure]:
     said = []
     for axes, cell in zip(figure.subplots(len(cells), squeeze=False)[:, 0], cells, strict=True):
         results = [run.read_result() for run in runs[cell]]
-        names = class_names(runs[cell][0], len(_headline(results[0])[0]["class_accuracy"]))
-        share = spread([fmean(f["stable_share"] for f in _headline(r)) for r in results])
+        names = read_class_names(runs[cell][0], len(_headline(results[0])[0]["class_accuracy"]))
+        share = format_spread([fmean(f["stable_share"] for f in _headline(r)) for r in results])
         style_axes(
             axes,
             escape_math(f"{cell.row}: {share} % are stable (paper: about {PAPER_SHARE} %)"),
@@ -47,7 +46,9 @@ def draw(experiment: Experiment, runs: FinishedRuns) -> dict[str, Figure]:
         axes.grid(visible=False, axis="x")
         axes.set_ylabel("test accuracy in %")
         axes.set_ylim(0, 100)
-        said.append(f"{cell.row}: {share} % of the test samples are stable; {_gap(results)}")
+        said.append(
+            f"{cell.row}: {share} % of the test samples are stable; {_describe_gap(results)}"
+        )
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper left", ncols=2, frameon=False)
     figure.set_label(
@@ -57,8 +58,8 @@ def draw(experiment: Experiment, runs: FinishedRuns) -> dict[str, Figure]:
     return {"stable-samples": figure}
 
 
-def class_names(run: Run, count: int) -> list[str]:
-    """As the run's split has them; numbers if that is not there."""
+def read_class_names(run: Run, count: int) -> list[str]:
+    """Names of the classes from the split of a run; numbers if it cannot be read."""
     try:
         names = list(json.loads(run.split.read_text())["per_class"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -66,8 +67,8 @@ def class_names(run: Run, count: int) -> list[str]:
     return names if len(names) == count else [f"class {number}" for number in range(count)]
 
 
-def per_class(results: Sequence[Mapping[str, Any]], kind: str) -> list[list[float]]:
-    """For each class one value a seed, the mean over its networks; those without are left out."""
+def collect_classes(results: Sequence[Mapping[str, Any]], kind: str) -> list[list[float]]:
+    """For each class, the mean over the networks of each seed; missing values are left out."""
     per_seed = [
         [[v for v in values if v is not None] for values in zip(*columns, strict=True)]
         for columns in ([figures[kind] for figures in _headline(result)] for result in results)
@@ -81,7 +82,7 @@ def _headline(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def _draw_bars(axes: Axes, results: Sequence[Mapping[str, Any]]) -> None:
     for offset, (kind, label, color) in zip((-_WIDTH / 2, _WIDTH / 2), _KINDS, strict=True):
-        values = {number: v for number, v in enumerate(per_class(results, kind)) if v}
+        values = {number: v for number, v in enumerate(collect_classes(results, kind)) if v}
         axes.bar(
             [number + offset for number in values],
             [fmean(v) for v in values.values()],
@@ -94,8 +95,8 @@ def _draw_bars(axes: Axes, results: Sequence[Mapping[str, Any]]) -> None:
         )
 
 
-def _gap(results: Sequence[Mapping[str, Any]]) -> str:
-    """Mean over the classes, on stable and on all samples."""
-    means = ([fmean(v) for v in per_class(results, kind) if v] for kind, _, _ in _KINDS)
+def _describe_gap(results: Sequence[Mapping[str, Any]]) -> str:
+    """A phrase on the mean over classes, on stable and on all samples."""
+    means = ([fmean(v) for v in collect_classes(results, kind) if v] for kind, _, _ in _KINDS)
     stable, everything = (f"{fmean(m):.2f} %" if m else "none" for m in means)
     return f"mean over the classes {stable} on stable, {everything} on all samples"

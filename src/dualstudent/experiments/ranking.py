@@ -1,4 +1,4 @@
-"""Which rows are ahead of which, and where the seeds leave it open."""
+"""Which rows of an experiment are better than others, beyond the noise of the seeds."""
 
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -6,30 +6,29 @@ from statistics import fmean, stdev
 
 import numpy as np
 
-from dualstudent.experiments.finished import FinishedRuns
-from dualstudent.experiments.measures import MEASURES, headline
 from dualstudent.experiments.plan import Plan
+from dualstudent.experiments.results import MEASURES, FinishedRuns, read_headline
 from dualstudent.experiments.schema import Cell
 
 
-def order_of_rows(plan: Plan, runs: FinishedRuns) -> list[str]:
-    """A sentence for the rows that a column compares, and one that says what its signs mean.
+def rank_rows(plan: Plan, runs: FinishedRuns) -> list[str]:
+    """One sentence per column with its rows in order, and one that explains the signs.
 
-    Compared are rows that are tested on the same samples and shown in the same panel. A row
-    that has not finished all seeds is left out; with one seed there is no spread, and no order.
+    Rows are compared if they are tested on the same samples and shown in the same panel. Rows
+    that lack seeds are left out. With a single seed, there are no sentences.
 
     Args:
-        plan: what was to be run.
+        plan: of the experiment.
         runs: the finished runs of each cell, in the order of their seeds.
     """
     measured = {
-        cell: [headline(run, plan.experiment.measure_of(cell)) for run in of_cell]
+        cell: [read_headline(run, plan.experiment.measure_of(cell)) for run in of_cell]
         for cell, of_cell in runs.items()
         if len(of_cell) == plan.seeds > 1
     }
-    groups = _compared(plan, measured)
+    groups = _group_cells(plan, measured)
     sentences = [
-        _sentence(plan, where, {cell: measured[cell] for cell in cells})
+        _describe_order(plan, where, {cell: measured[cell] for cell in cells})
         for where, cells in groups.items()
         if len(cells) > 1
     ]
@@ -43,13 +42,13 @@ def order_of_rows(plan: Plan, runs: FinishedRuns) -> list[str]:
 
 
 @cache
-def chance_of_an_order(rows: int, seeds: int) -> float:
-    """How often as many equal methods, sorted by their means, show at least one >.
+def simulate_false_order(rows: int, seeds: int) -> float:
+    """Probability that equal methods, sorted by their means, show at least one >.
 
-    By simulation: normal errors, independent of each other.
+    Simulated with independent normal errors.
 
     Example:
-        >>> round(chance_of_an_order(rows=5, seeds=3), 2)
+        >>> round(simulate_false_order(rows=5, seeds=3), 2)
         0.29
     """
     errors = np.random.default_rng(0).normal(size=(20_000, rows, seeds))
@@ -59,7 +58,7 @@ def chance_of_an_order(rows: int, seeds: int) -> float:
     return float(ahead.any(axis=1).mean())
 
 
-def _compared(plan: Plan, cells: Iterable[Cell]) -> dict[tuple[str, str, str], list[Cell]]:
+def _group_cells(plan: Plan, cells: Iterable[Cell]) -> dict[tuple[str, str, str], list[Cell]]:
     groups: dict[tuple[str, str, str], list[Cell]] = {}
     for cell in cells:
         data = plan.recipes[cell].data
@@ -70,26 +69,28 @@ def _compared(plan: Plan, cells: Iterable[Cell]) -> dict[tuple[str, str, str], l
     return groups
 
 
-def _sentence(plan: Plan, where: tuple[str, str, str], rows: Mapping[Cell, list[float]]) -> str:
+def _describe_order(
+    plan: Plan, where: tuple[str, str, str], rows: Mapping[Cell, list[float]]
+) -> str:
     column, panel, _ = where
     measure = plan.experiment.measure_of(next(iter(rows)))
     sign = -1 if measure == "accuracy" else 1
     first, *others = sorted(rows, key=lambda cell: sign * fmean(rows[cell]))
     order, last = first.row, first
     for cell in others:
-        order += f" {'≈' if _tie(rows[last], rows[cell]) else '>'} {cell.row}"
+        order += f" {'≈' if _is_tie(rows[last], rows[cell]) else '>'} {cell.row}"
         last = cell
     paper = {cell.row: value.mean for cell in rows if (value := plan.experiment.paper(cell))}
     by_mean = " > ".join(sorted(paper, key=lambda row: sign * paper[row]))
     in_the_paper = f" (in the paper, by means: {by_mean})" if len(paper) > 1 else ""
     place = f"{column} ({panel})" if panel else column
-    chance = 100 * chance_of_an_order(len(rows), plan.seeds)
+    chance = 100 * simulate_false_order(len(rows), plan.seeds)
     return (
         f"By {MEASURES[measure]}, {place}: {order}{in_the_paper}. "
         f"Were all {len(rows)} equal, chance would still show a > in {chance:.0f} % of cases."
     )
 
 
-def _tie(one: list[float], other: list[float]) -> bool:
+def _is_tie(one: list[float], other: list[float]) -> bool:
     differences = [a - b for a, b in zip(one, other, strict=True)]
     return abs(fmean(differences)) <= stdev(differences)

@@ -8,12 +8,12 @@ import pytest
 import scipy.stats
 
 from dualstudent.data.prepare import DataSettings
-from dualstudent.experiments.finished import finished_runs
-from dualstudent.experiments.order import chance_of_an_order, order_of_rows
 from dualstudent.experiments.plan import Plan, plan
+from dualstudent.experiments.ranking import rank_rows, simulate_false_order
 from dualstudent.experiments.reading import load_experiment
+from dualstudent.experiments.results import find_finished_runs
 from dualstudent.experiments.schema import BudgetName, Cell
-from dualstudent.experiments.table import comparison_table
+from dualstudent.experiments.table import build_table
 from tests.support.experiments import runs_of, small_plan
 
 
@@ -21,7 +21,7 @@ def orders(planned: Plan, folder: Path, errors: dict[tuple[str, str], list[float
     """The sentences, without the one that explains their signs."""
     for (row, column), of_cell in errors.items():
         runs_of(planned, Cell(row, column), folder, [[{"student": error}] for error in of_cell])
-    sentences = order_of_rows(planned, finished_runs(planned, folder))
+    sentences = rank_rows(planned, find_finished_runs(planned, folder))
     assert not sentences or sentences[-1].startswith("A > B: A is better than B")
     return sentences[:-1]
 
@@ -43,7 +43,7 @@ def test_rows_that_differ_less_than_their_difference_does_tie(
     expected = f"By test error in %, few: {order} (in the paper, by means: both > supervised). "
     (said,) = orders(planned, tmp_path / "runs", errors)
     assert said.startswith(expected)
-    table = comparison_table(planned, finished_runs(planned, tmp_path / "runs"), "")
+    table = build_table(planned, find_finished_runs(planned, tmp_path / "runs"), "")
     assert table.order[0] == said
     assert expected in table.to_markdown()
 
@@ -90,13 +90,13 @@ def test_data_sets_are_not_compared_with_each_other(budget: BudgetName, tmp_path
 def test_the_chance_of_two_rows_is_that_of_students_t(seeds: int) -> None:
     """The mean exceeds the deviation where √seeds · mean / deviation exceeds √seeds."""
     exact = 2 * scipy.stats.t.sf(np.sqrt(seeds), seeds - 1)
-    assert chance_of_an_order(2, seeds) == pytest.approx(exact, abs=0.01)
+    assert simulate_false_order(2, seeds) == pytest.approx(exact, abs=0.01)
 
 
 def test_the_chance_is_told_with_the_order(tmp_path: Path) -> None:
     errors = {("supervised", "few"): [8.0, 8.0], ("both", "few"): [5.0, 10.0]}
     (order,) = orders(small_plan(tmp_path), tmp_path / "runs", errors)
-    chance = 100 * chance_of_an_order(rows=2, seeds=2)
+    chance = 100 * simulate_false_order(rows=2, seeds=2)
     assert order.endswith(
         f". Were all 2 equal, chance would still show a > in {chance:.0f} % of cases."
     )
