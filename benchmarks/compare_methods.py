@@ -27,7 +27,7 @@ from rich.console import Console
 
 from dualstudent import Recipe, Run, load_recipe
 from dualstudent.cli import run_command
-from dualstudent.cli.progress import progress_on
+from dualstudent.cli.progress import show_progress as progress_on
 from dualstudent.experiments.results import format_spread as spread
 from dualstudent.grid import run_grid
 from dualstudent.training.trainer import Trainer

@@ -30,7 +30,8 @@ from dualstudent import (
     write_labels,
 )
 from dualstudent.cli import run_command
-from dualstudent.cli.progress import ProgressDisplay, progress_on
+from dualstudent.cli.progress import ProgressDisplay
+from dualstudent.cli.progress import show_progress as progress_on
 from dualstudent.data.samples import ImageSamples
 from dualstudent.data.sources.bundled import load_mnist_5k
 from dualstudent.data.splits import write_manifest

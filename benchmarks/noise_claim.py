@@ -14,7 +14,7 @@ from rich.console import Console
 
 from dualstudent import Recipe, load_recipe
 from dualstudent.cli import run_command
-from dualstudent.cli.progress import progress_on
+from dualstudent.cli.progress import show_progress as progress_on
 from dualstudent.experiments.results import format_spread as spread
 from dualstudent.grid import run_grid
 from tables import write_csv, write_table

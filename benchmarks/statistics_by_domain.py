@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from dualstudent import load_recipe
-from dualstudent.cli.progress import progress_on
+from dualstudent.cli.progress import show_progress as progress_on
 from dualstudent.training.trainer import Trainer
 from how_it_is_tested import tested_differently
 from tables import write_csv

@@ -1,7 +1,6 @@
 """The command line: one file per command, listed here in the order of the help.
 
-This is the only package that prints. Heavy imports wait until a command needs them, so that help
-and lists come at once.
+Commands import heavy packages only when they need them, so that help and lists are fast.
 """
 
 import warnings

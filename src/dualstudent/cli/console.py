@@ -1,4 +1,4 @@
-"""How commands print: results to the output, messages as one line each to the error stream."""
+"""How commands print: results to stdout, messages to stderr, one line each."""
 
 import sys
 from collections.abc import Callable
@@ -13,12 +13,12 @@ messages = Console(stderr=True)
 
 
 def print_line(where: Console, text: object) -> None:
-    """Print the text as it is, as one line: it may hold names of files or classes."""
+    """Print text on one line, without markup: it may contain names of files or classes."""
     where.print(escape_line(text), markup=False, highlight=False, soft_wrap=True)
 
 
 def print_message(kind: str, color: str, text: object) -> None:
-    """Print one line to the error stream that begins with its kind, such as "warning"."""
+    """Print one line to stderr that begins with its kind, such as "warning"."""
     messages.print(f"[bold {color}]{kind}:[/bold {color}]", end=" ")
     print_line(messages, text)
 

@@ -26,7 +26,7 @@ def counts_table(check: DataCheck) -> Table:
 
 
 def summary_line(check: DataCheck) -> str:
-    """How many, their sizes, and the memory that images of the usual sizes need."""
+    """Number and sizes of the images, and the memory they need at common image sizes."""
     (low_height, low_width), (high_height, high_width) = check.smallest, check.largest
     memory = ", ".join(f"{size} px {format_bytes(check.memory(size))}" for size in _SIZES)
     return (
@@ -37,16 +37,16 @@ def summary_line(check: DataCheck) -> str:
 
 
 def forecast_line(recipe: Recipe, images: int, seconds: float) -> str:
-    """What a training would be, and what it would take.
+    """The recipe that training would use, with its time and memory.
 
     Args:
         recipe: on own images.
-        images: how many there are.
-        seconds: of the training.
+        images: number of images.
+        seconds: estimated time of training.
     """
     data, batch, size = recipe.data, recipe.batch, recipe.data.image_size or OWN_IMAGE_SIZE
     return (
-        f"training would be {recipe.method.name} with {recipe.network.name} on {size} × {size} "
+        f"training would use {recipe.method.name} with {recipe.network.name} on {size} × {size} "
         f"pixels, {recipe.schedule.epochs:,} epochs, {batch.labeled} of {batch.size} images in a "
         f"batch labeled: about {format_estimate(seconds)} on this machine, "
         f"{format_bytes(images * data.channels * size**2)} of memory for the images"
@@ -54,7 +54,7 @@ def forecast_line(recipe: Recipe, images: int, seconds: float) -> str:
 
 
 def finding_line(finding: Finding) -> str:
-    """The message, and a few of the files it is about."""
+    """The message with a few of its files."""
     groups = [" = ".join(map(str, files)) for files in finding.files[:_EXAMPLES]]
     more = ["…"] if len(finding.files) > _EXAMPLES else []
     return finding.message + (f": {', '.join(groups + more)}" if groups else "")

@@ -1,4 +1,4 @@
-"""``dualstudent demo``: what unlabeled images are worth, on real digits."""
+"""``dualstudent demo``: what unlabeled images add, on real digits."""
 
 import shlex
 from collections.abc import Iterator, Mapping
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dualstudent.cli.console import console, print_line
-from dualstudent.cli.tables import result_table
+from dualstudent.cli.results import build_result_table
 from dualstudent.report.format import format_duration, format_percent
 from dualstudent.signals import Interrupted
 
@@ -21,7 +21,7 @@ _RECIPES = {"supervised": "demo-supervised", "Dual Student": "demo"}
 
 
 def demo(
-    seeds: Annotated[int, typer.Option(min=1, help="How many times, with other labels.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of runs, each with other labels.")] = 1,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -41,7 +41,7 @@ def demo(
     runs = _train_all(folder, seeds)
     for seed, trained in enumerate(runs):
         title = f"{labels} labels, seed {seed}, last epoch"
-        console.print(result_table(dict(_rows(trained)), title, _times(trained)))
+        console.print(build_result_table(dict(_rows(trained)), title, _times(trained)))
     _print_comparison(runs)
     curves = folder / "curves.png"
     _draw_curves(runs[0], curves, f"MNIST with {labels} labels, seed 0")
@@ -58,10 +58,10 @@ def demo(
 
 def _train_all(folder: Path, seeds: int) -> "list[dict[str, Run]]":
     """The baseline and Dual Student on the same labels, for each seed."""
-    from dualstudent.cli.progress import progress_on
+    from dualstudent.cli.progress import show_progress
 
     try:
-        with progress_on(console) as progress:
+        with show_progress(console) as progress:
             return [_train_both(folder, seed, progress) for seed in range(seeds)]
     except Interrupted as stop:
         arguments = ["--seeds", str(seeds), "--out", str(folder)]

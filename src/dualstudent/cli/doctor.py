@@ -19,9 +19,7 @@ def doctor(
         str, typer.Argument(help="Name of a recipe, or path of a .toml file.")
     ] = "demo",
     set_: Changes = None,
-    steps: Annotated[
-        int, typer.Option(min=1, help="At most this many, until every loss term is more than 0.")
-    ] = 50,
+    steps: Annotated[int, typer.Option(min=1, help="Largest number of training steps.")] = 50,
 ) -> None:
     """Check in a few real steps that every loss term reaches its own student and nothing else.
 
@@ -48,10 +46,10 @@ def doctor(
 def reach_table(diagnosis: "Diagnosis", title: str = "") -> Table:
     """One row per term and student: its value and the norm of its gradient, part by part.
 
-    The parts are those of the student whose term it is. The last column has what arrives in other
-    networks, which should be nothing.
+    The columns of parts belong to the student of the term. The last column lists gradients in other
+    networks, which should be none.
     """
-    from dualstudent.doctor.anatomy import PARTS
+    from dualstudent.doctor.parts import PARTS
 
     table = Table(title=title, title_justify="left", box=None)
     table.add_column("student", no_wrap=True)

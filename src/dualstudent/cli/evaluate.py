@@ -2,7 +2,7 @@
 
 from dualstudent.cli.arguments import RunFolder
 from dualstudent.cli.console import console
-from dualstudent.cli.tables import result_table
+from dualstudent.cli.results import build_result_table
 
 
 def evaluate(run: RunFolder) -> None:
@@ -12,4 +12,4 @@ def evaluate(run: RunFolder) -> None:
 
     opened = Run.open(run)
     figures = evaluate_run(opened)
-    console.print(result_table(figures, f"{run}, {opened.evaluated_part} part"))
+    console.print(build_result_table(figures, f"{run}, {opened.evaluated_part} part"))

@@ -11,7 +11,7 @@ from dualstudent.cli.console import console, print_line
 
 
 class ExportFormat(StrEnum):
-    """The kinds of files that can be written."""
+    """The file formats."""
 
     onnx = "onnx"
     torch_export = "torch-export"
@@ -20,14 +20,14 @@ class ExportFormat(StrEnum):
 
 def export(
     run: RunFolder,
-    to: Annotated[ExportFormat, typer.Option(help="Kind of file.")],
+    to: Annotated[ExportFormat, typer.Option(help="File format.")],
     output: Annotated[
         Path | None,
         typer.Option(
             "--output",
             "-o",
             metavar="FILE",
-            help="File to write; default: RUN/NETWORK with the ending of its kind.",
+            help="File to write; default: RUN/NETWORK with the suffix of the format.",
         ),
     ] = None,
     network: Annotated[
@@ -41,7 +41,7 @@ def export(
 
     The file is checked against PyTorch on real images, and deleted if it differs.
     """
-    from dualstudent.cli.outcome import describe_network
+    from dualstudent.cli.results import describe_network
     from dualstudent.export import export_run
     from dualstudent.training.run import Run
 

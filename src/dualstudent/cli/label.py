@@ -25,12 +25,12 @@ def label(
 
     Says how far each prediction can be trusted, and which are good enough to use as labels.
     """
-    from dualstudent.cli.progress import progress_on
+    from dualstudent.cli.progress import show_progress
     from dualstudent.labeling import write_labels
     from dualstudent.training.run import Run
 
     opened = Run.open(run)
-    with progress_on(console, "images") as progress:
+    with show_progress(console, "images") as progress:
         sheet = write_labels(opened, output, precision, progress.observer("labeling"))
     for unreadable in sheet.unreadable:
         print_message("skipped", "yellow", unreadable)

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from dualstudent.cli.console import print_line
 from dualstudent.cli.data_check import counts_table, forecast_line, summary_line
-from dualstudent.cli.progress import progress_on
+from dualstudent.cli.progress import show_progress
 from dualstudent.data.images.cache import DecodedImages, decode_images, measure_images
 from dualstudent.data.images.check import DataCheck, Finding, check_images
 from dualstudent.data.images.decoding import Channels
@@ -30,39 +30,39 @@ class OwnImages:
 
     Attributes:
         console: where progress and tables go.
-        tell: shows a finding.
+        print_finding: prints a finding.
     """
 
     console: Console
-    tell: Callable[[Finding], None]
+    print_finding: Callable[[Finding], None]
 
     def choose(self, asked: Recipe, changes: Sequence[str]) -> tuple[Recipe, PreparedData]:
-        """A recipe that suits own images, with the reasons for it printed; and what it sees.
+        """Choose a recipe that suits the images, print the reasons, and prepare the data.
 
         Args:
             asked: of :func:`~dualstudent.recipes.chooser.recipe_request`, with the same changes.
-            changes: ``"key=value"`` each; they win, and the rest goes with them.
+            changes: ``"key=value"`` each; they are kept, and the other settings suit them.
         """
         chosen = self._choose(asked, asked.data.listing(), changes)
         recipe, data = chosen.recipe, chosen.data
-        self.say("the recipe chosen for these images; change anything by --set KEY=VALUE:")
+        self._print("the recipe chosen for these images; change anything by --set KEY=VALUE:")
         for key, reason in chosen.reasons.items():
-            self.say(f"  {key} = {attrgetter(key)(recipe)}: {reason}")
-        self.say(
+            self._print(f"  {key} = {attrgetter(key)(recipe)}: {reason}")
+        self._print(
             f"  about {format_estimate(estimate_seconds(recipe, data))} on this machine, as busy "
             "as it is now; for a quick try --set schedule.epochs=3"
         )
         return recipe, data
 
     def forecast(self, asked: Recipe, listing: Listing, changes: Sequence[str]) -> None:
-        """Say what a training on own images would be, and how long it would take."""
+        """Print which recipe would be chosen, and how long training would take."""
         chosen = self._choose(asked, listing, changes)
         seconds = estimate_seconds(chosen.recipe, chosen.data)
-        self.say(forecast_line(chosen.recipe, chosen.found.images, seconds))
-        self.say(f"evaluation: {chosen.reasons['data.validation']}")
+        self._print(forecast_line(chosen.recipe, chosen.found.images, seconds))
+        self._print(f"evaluation: {chosen.reasons['data.validation']}")
 
     def prepare(self, recipe: Recipe) -> PreparedData | None:
-        """What a recipe sees of the own images that it names; None if it names none."""
+        """Prepare the own images that a recipe names; None if it names none."""
         settings = recipe.data
         if settings.path is None:
             return None
@@ -71,21 +71,21 @@ class OwnImages:
         self._check(images)
         return _prepare(recipe, images)
 
-    def say_what_next(self, run: Run) -> None:
-        """What can be done with a run on own images."""
+    def print_next_steps(self, run: Run) -> None:
+        """Print what to do next with a run on own images."""
         recipe, folder = (shlex.quote(str(path)) for path in (run.recipe, run.folder))
-        self.say(
+        self._print(
             f"to change the recipe: cp {recipe} mine.toml, edit it, dualstudent train mine.toml"
         )
-        self.say(f"to use the model: dualstudent predict {folder} IMAGES -o predictions.csv")
-        self.say(f"to see what to label next: dualstudent label {folder} -o labels.csv")
+        self._print(f"to use the model: dualstudent predict {folder} IMAGES -o predictions.csv")
+        self._print(f"to see what to label next: dualstudent label {folder} -o labels.csv")
 
-    def say(self, line: str) -> None:
-        """Print a line that may hold anything."""
+    def _print(self, line: str) -> None:
+        """Print a line as it is."""
         print_line(self.console, line)
 
     def _choose(self, asked: Recipe, listing: Listing, changes: Sequence[str]) -> "_Chosen":
-        with progress_on(self.console, "files") as progress:
+        with show_progress(self.console, "files") as progress:
             measured = measure_images(listing, progress=progress.observer("measuring"))
         size, channels = choose_form(asked, *measured)
         images = self._decode(listing, size, channels)
@@ -96,16 +96,16 @@ class OwnImages:
         return _Chosen(recipe, reasons, _prepare(recipe, images), found)
 
     def _decode(self, listing: Listing, size: int, channels: Channels) -> DecodedImages:
-        with progress_on(self.console, "files") as progress:
+        with show_progress(self.console, "files") as progress:
             return decode_images(listing, size, channels, progress=progress.observer("reading"))
 
     def _check(self, images: DecodedImages) -> DataCheck:
-        """Print what is found; with errors, this is the end."""
+        """Check the images and print the findings; errors end the program with exit code 2."""
         found = check_images(images)
         self.console.print(counts_table(found))
-        self.say(summary_line(found))
+        self._print(summary_line(found))
         for finding in found.findings:
-            self.tell(finding)
+            self.print_finding(finding)
         if found.has_errors:
             raise typer.Exit(2)
         return found

@@ -16,17 +16,17 @@ def predict(
         Path, typer.Option("--output", "-o", help="CSV file to write; must not exist.")
     ],
     probabilities: Annotated[
-        bool, typer.Option("--probabilities", help="Also a column per class.")
+        bool, typer.Option("--probabilities", help="Add a column per class.")
     ] = False,
 ) -> None:
     """Classify images with a trained model: label, probability, and whether it is stable."""
-    from dualstudent.cli.outcome import describe_network
-    from dualstudent.cli.progress import progress_on
+    from dualstudent.cli.progress import show_progress
+    from dualstudent.cli.results import describe_network
     from dualstudent.training.predictor import write_predictions
     from dualstudent.training.run import Run
 
     opened = Run.open(run)
-    with progress_on(console, "images") as progress:
+    with show_progress(console, "images") as progress:
         written = write_predictions(
             opened, paths, output, probabilities, progress.observer("predicting")
         )

@@ -1,4 +1,4 @@
-"""Progress of runs for people: bars on a terminal, lines in a file."""
+"""Progress of runs: bars on a terminal, lines in a file."""
 
 import time
 from abc import ABC, abstractmethod
@@ -24,11 +24,11 @@ _SECONDS_BETWEEN_LINES = 30
 
 
 @contextmanager
-def progress_on(console: Console, unit: str = "steps") -> Iterator["ProgressDisplay"]:
-    """A display that fits the console, for as long as the block lasts.
+def show_progress(console: Console, unit: str = "steps") -> Iterator["ProgressDisplay"]:
+    """Show progress on the console while the block runs.
 
     Args:
-        console: bars on a terminal; elsewhere, such as in a file, a line now and then.
+        console: shows bars if it is a terminal, else prints a line every 30 seconds.
         unit: what is counted.
     """
     if not console.is_terminal:
@@ -48,11 +48,11 @@ def progress_on(console: Console, unit: str = "steps") -> Iterator["ProgressDisp
 
 
 class ProgressDisplay(ABC):
-    """Shows runs, one after the other."""
+    """Shows the progress of runs."""
 
     @abstractmethod
     def observer(self, label: str) -> Callback:
-        """What a run called ``label`` reports to."""
+        """A callback that shows the run ``label``."""
 
 
 class ProgressBars(ProgressDisplay):
@@ -82,7 +82,7 @@ class _Bar(Callback):
 
 
 class ProgressLines(ProgressDisplay):
-    """A line now and then, and one at the end."""
+    """A line every 30 seconds, and one at the end."""
 
     def __init__(self, console: Console, unit: str) -> None:
         self._console, self._unit = console, unit
@@ -124,6 +124,6 @@ class _Lines(Callback):
 
 
 def _errors(record: dict[str, Any]) -> str:
-    """Of an epoch that was tested; else nothing."""
+    """The errors of an evaluated epoch; empty for others."""
     errors = " ".join(f"{figures['error']:.1f}" for figures in record["test"].values())
     return f"error {errors} %" if errors else ""

@@ -24,7 +24,7 @@ def report(
 ) -> None:
     """Write an HTML page: curves, confusion, calibration, images; several runs side by side.
 
-    One file that works offline. It replaces nothing but an older page of this kind.
+    One file that works offline. An older page is replaced, any other file is not.
     """
     from dualstudent.report.page import write_report
     from dualstudent.training.run import Run

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Budget(StrEnum):
-    """How large an experiment is run."""
+    """The size of an experiment."""
 
     full = "full"
     cpu = "cpu"
@@ -33,7 +33,7 @@ def reproduce(
         ),
     ] = None,
     budget: Annotated[
-        Budget, typer.Option(help="As large as in the paper, or so small that a CPU finishes it.")
+        Budget, typer.Option(help="As large as in the paper, or small enough for a CPU.")
     ] = Budget.full,
     seeds: Annotated[
         int | None, typer.Option(min=1, help="Runs of each cell; default: as in the paper.")
@@ -52,21 +52,21 @@ def reproduce(
 ) -> None:
     """Repeat a table or figure of the paper, for example [bold]dualstudent reproduce table1[/bold].
 
-    Runs that are finished are not repeated, those that were stopped are continued.
+    Finished runs are not repeated, stopped runs are continued.
     """
     changes = tuple(set_ or ())
     if list_:
         _print_costs(what, seeds, changes, only)
         return
     if what is None:
-        raise UserError("say what to reproduce; 'dualstudent reproduce --list' shows what there is")
+        raise UserError("name an experiment; 'dualstudent reproduce --list' lists them")
     from dualstudent.experiments.reproduce import Request
 
     _run(Request(what, budget.value, seeds, out, only, changes))
 
 
 def _run(request: "Request") -> None:
-    from dualstudent.cli.progress import progress_on
+    from dualstudent.cli.progress import show_progress
     from dualstudent.experiments.reproduce import plan_request
     from dualstudent.experiments.reproduce import reproduce as run_experiment
 
@@ -76,7 +76,7 @@ def _run(request: "Request") -> None:
     print_line(console, f"{format_count(len(planned.runs()), 'run')} in {request.runs_folder}")
     for difference in planned.differences:
         print_line(console, difference)
-    with progress_on(console, unit="epochs") as progress:
+    with show_progress(console, unit="epochs") as progress:
         made = run_experiment(request, planned, progress.observer(experiment.name))
     table = Table(*made.table.columns, title=Text(experiment.title), title_justify="left")
     for row in made.table.rows:
@@ -87,10 +87,10 @@ def _run(request: "Request") -> None:
 
 
 def _print_costs(what: str | None, seeds: int | None, changes: tuple[str, ...], only: str) -> None:
-    from dualstudent.cli.progress import progress_on
+    from dualstudent.cli.progress import show_progress
     from dualstudent.experiments.listing import list_costs
 
-    with progress_on(console, unit="recipes measured") as progress:
+    with show_progress(console, unit="recipes measured") as progress:
         observer = progress.observer("a few steps each")
         costs = list_costs(what, seeds, changes, only, observer)
     table = Table(Column("what", no_wrap=True), "", "budget", "runs", "steps", "about")
@@ -98,7 +98,7 @@ def _print_costs(what: str | None, seeds: int | None, changes: tuple[str, ...], 
         is_new = number == 0 or cost.name != costs[number - 1].name
         names = (cost.name, cost.title) if is_new else ("", "")
         table.add_row(
-            *map(Text, names),  # they may look like markup
+            *map(Text, names),  # may look like markup
             cost.budget,
             str(cost.runs),
             f"{cost.steps:,}",

@@ -6,13 +6,13 @@ from dualstudent.cli.console import console, print_line
 
 def resume(run: RunFolder) -> None:
     """Continue a run exactly where it stopped; if it has finished, show its result."""
-    from dualstudent.cli.outcome import print_outcome
-    from dualstudent.cli.progress import progress_on
+    from dualstudent.cli.progress import show_progress
+    from dualstudent.cli.results import print_result
     from dualstudent.runs import resume as continue_run
     from dualstudent.training.run import Run
 
     if Run.open(run).result.is_file():
         print_line(console, f"{run} has finished already:")
-    with progress_on(console) as progress:
+    with show_progress(console) as progress:
         continued = continue_run(run, progress.observer(run.name))
-    print_outcome(continued)
+    print_result(continued)

@@ -40,28 +40,30 @@ def train(
     Or on own images: [bold]dualstudent train --data FOLDER[/bold] checks them and chooses a recipe.
     """
     from dualstudent.cli.data_check import print_finding
-    from dualstudent.cli.outcome import print_outcome
     from dualstudent.cli.own_images import OwnImages
-    from dualstudent.cli.progress import progress_on
+    from dualstudent.cli.progress import show_progress
+    from dualstudent.cli.results import print_result
     from dualstudent.runs import train as train_by
     from dualstudent.training.run import Run
 
     changes, own = set_ or [], OwnImages(console, print_finding)
-    asked, name = _asked_for(recipe, data, target, changes)
-    folder = out or Path("runs") / f"{name}-{asked.seed}"
-    Run.check_free(folder)  # before the images are read, which may take long
-    chosen, prepared = own.choose(asked, changes) if recipe is None else (asked, own.prepare(asked))
-    with progress_on(console) as progress:
+    requested, name = _read_request(recipe, data, target, changes)
+    folder = out or Path("runs") / f"{name}-{requested.seed}"
+    Run.check_free(folder)  # before reading the images, which may take long
+    chosen, prepared = (
+        own.choose(requested, changes) if recipe is None else (requested, own.prepare(requested))
+    )
+    with show_progress(console) as progress:
         run = train_by(chosen, folder, progress.observer(folder.name), prepared)
-    print_outcome(run)
+    print_result(run)
     if chosen.data.path is not None:
-        own.say_what_next(run)
+        own.print_next_steps(run)
 
 
-def _asked_for(
+def _read_request(
     recipe: str | None, data: Path | None, target: Path | None, changes: list[str]
 ) -> "tuple[Recipe, str]":
-    """The recipe as far as the user stated it, and a name for the run."""
+    """The recipe that the user asked for, and a name for the run."""
     from dualstudent.recipes import load_recipe
     from dualstudent.recipes.chooser import locate_images, recipe_for_images, recipe_request
 

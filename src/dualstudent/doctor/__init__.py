@@ -1,4 +1,4 @@
-"""The doctor: does every loss term reach the student it is meant for, and nothing else?"""
+"""The doctor: checks that every loss term reaches its own student and no other network."""
 
 from dualstudent.doctor.diagnosis import Diagnosis, Reach
 from dualstudent.doctor.examination import examine

@@ -1,18 +1,18 @@
-"""What the doctor found."""
+"""The result of an examination."""
 
 from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
 class Reach:
-    """Where one loss term of one student arrives.
+    """Which parameters the gradient of one loss term of one student reaches.
 
     Attributes:
-        student: whose loss the term is part of.
-        term: its name.
-        value: of the term, its weight included and fully ramped up.
-        norms: network → part → Euclidean norm of the term's gradient, for those that it reaches.
-        connected: whether the term depends on its student at all, even if its gradient is 0.
+        student: name of the student that has the term in its loss.
+        term: name of the term.
+        value: of the term, with its weight, fully ramped up.
+        norms: network → part → Euclidean norm of the gradient, where it is not 0.
+        connected: whether the term depends on its student at all, even with a gradient of 0.
     """
 
     student: str
@@ -23,12 +23,12 @@ class Reach:
 
     @property
     def is_off(self) -> bool:
-        """The term is exactly 0: its weight is, or no sample took part."""
+        """Whether the term is exactly 0: its weight is 0, or no sample took part."""
         return self.value == 0 and self.connected and not self.norms
 
     @property
-    def arrives(self) -> bool:
-        """The term has gradient in its own student."""
+    def reaches_student(self) -> bool:
+        """Whether the term has a gradient in its own student."""
         return self.student in self.norms
 
     @property
@@ -36,9 +36,9 @@ class Reach:
         return [norm for parts in self.norms.values() for norm in parts.values()]
 
     @property
-    def evidence(self) -> tuple[bool, bool, bool]:
-        """How much can be judged from this observation; more is greater."""
-        return self.arrives, self.value != 0, self.connected
+    def priority(self) -> tuple[bool, bool, bool]:
+        """Sorts observations of a term by how much they tell; the largest tells most."""
+        return self.reaches_student, self.value != 0, self.connected
 
 
 @dataclass
@@ -46,10 +46,10 @@ class Diagnosis:
     """The result of an examination.
 
     Attributes:
-        findings: what is wrong, a line each; none if the method is healthy.
-        reach: one entry for each term of each student, from the most telling step.
-        networks: all that were watched, students first.
-        steps: how many were taken.
+        findings: what is wrong, one line each; empty if the method is healthy.
+        reach: one entry for each term of each student, from the step that tells most.
+        networks: names of all networks, students first.
+        steps: number of steps taken.
     """
 
     findings: list[str] = field(default_factory=list)
@@ -63,5 +63,5 @@ class Diagnosis:
 
     @property
     def off(self) -> list[str]:
-        """Terms that were exactly 0 in every step and so could not be judged."""
+        """Terms that were exactly 0 in every step, so that they could not be checked."""
         return [f"{reach.term} of {reach.student}" for reach in self.reach if reach.is_off]

@@ -1,7 +1,7 @@
-"""A gradient contract, checked in real steps of the training loop.
+"""Checks, in real training steps, that gradients reach the right networks.
 
-The contract: every term of a student's loss reaches that student and nothing else; nothing but
-students learns; every student moves; every network is in training mode whenever a step begins.
+Every loss term must reach its own student and no other network; only students learn; every
+student changes; and every network is in training mode when a step begins.
 """
 
 import math
@@ -10,9 +10,9 @@ from contextlib import closing
 import torch
 from torch import Tensor, nn
 
-from dualstudent.doctor.anatomy import networks_of, parts_of, students_of
 from dualstudent.doctor.diagnosis import Diagnosis, Reach
-from dualstudent.doctor.watch import NothingToLearn, Watch
+from dualstudent.doctor.monitor import GradientMonitor, NothingToLearn
+from dualstudent.doctor.parts import name_networks, name_students, split_parts
 from dualstudent.recipes.schema import Recipe
 from dualstudent.training.evaluation import Evaluator
 from dualstudent.training.trainer import Trainer
@@ -22,18 +22,18 @@ _TEST_IMAGES = 100
 
 
 def examine(subject: Recipe | Trainer, steps: int = 50) -> Diagnosis:
-    """Take a few real steps, all terms fully ramped up, and report what does not do its part.
+    """Take a few real training steps, with all terms fully ramped up, and check them.
 
-    A shortened epoch of two steps ends and is evaluated as in a run, so that methods whose
-    targets come from an earlier epoch have them. Then its batches and others follow until every
-    term has reached its student. Nothing is written and the global random state stays as it is.
+    First comes an epoch of two steps with its evaluation, for methods whose targets come from an
+    earlier epoch; then steps until every term has reached its student. Nothing is written, and
+    the global random state is restored.
 
     Args:
-        subject: a recipe, or what was built from one; the latter is trained by the examination.
-        steps: how many to take at most before a term that is still exactly 0 counts as off.
+        subject: a recipe, or a trainer, which is then trained by these steps.
+        steps: largest number of steps before a term that is still exactly 0 counts as off.
 
     Returns:
-        Findings, and which parts of which network each term reaches how strongly.
+        Findings, and the gradient norms of each term by network and part.
 
     Raises:
         UserError: if the recipe cannot be trained.
@@ -52,51 +52,55 @@ def examine(subject: Recipe | Trainer, steps: int = 50) -> Diagnosis:
 
 
 class _Examination:
-    """One training under observation, and what has been found so far."""
+    """An examination of one trainer, and its findings so far."""
 
     def __init__(self, trainer: Trainer) -> None:
         self._trainer, self._method = trainer, trainer.method
-        self._students = students_of(self._method)
-        self._networks = networks_of(self._method)
-        self._parts = parts_of(self._method)
+        self._students = name_students(self._method)
+        self._networks = name_networks(self._method)
+        self._parts = split_parts(self._method)
         self._initial = {p: p.detach().clone() for p in self._method.parameters()}
         self._statistics = {name: _statistics(s) for name, s in self._students.items()}
-        self._watch = Watch(self._method, list(self._students), self._parts, _SHORT_EPOCH)
+        self._monitor = GradientMonitor(
+            self._method, list(self._students), self._parts, _SHORT_EPOCH
+        )
         self._findings: dict[str, None] = {}  # each once, in the order they were made
 
     def run(self, steps: int) -> Diagnosis:
         schedule = self._trainer.schedule
         self._method.train()
         self._check_owners()
-        with self._watch:
-            self._take(min(_SHORT_EPOCH, schedule.steps_per_epoch))
+        with self._monitor:
+            self._take_steps(min(_SHORT_EPOCH, schedule.steps_per_epoch))
             self._finish_epoch(0)
-            self._watch.start_over()
-            self._take(min(steps, schedule.total_steps), until_all_arrive=True)
+            self._monitor.reset()
+            self._take_steps(min(steps, schedule.total_steps), until_all_reach=True)
             self._finish_epoch(schedule.settings.epochs - 1)
-        reach = self._most_telling()
+        reach = self._choose_observations()
         self._check_terms(reach)
         self._check_movement()
         self._check_buffers()
-        return Diagnosis(list(self._findings), reach, list(self._networks), self._watch.steps)
+        return Diagnosis(list(self._findings), reach, list(self._networks), self._monitor.steps)
 
-    def _find(self, finding: str) -> None:
+    def _add_finding(self, finding: str) -> None:
         self._findings[finding] = None
 
-    def _take(self, steps: int, until_all_arrive: bool = False) -> None:
+    def _take_steps(self, steps: int, until_all_reach: bool = False) -> None:
         for step in range(steps):
-            self._watch.rate = self._trainer.schedule.learning_rate(step)
+            self._monitor.learning_rate = self._trainer.schedule.learning_rate(step)
             try:
                 self._trainer.take_step(step)
             except NothingToLearn:
                 break
             finally:
                 self._check_modes("a step")
-            if until_all_arrive and all(each.arrives for each in self._most_telling()):
+            if until_all_reach and all(
+                each.reaches_student for each in self._choose_observations()
+            ):
                 break
 
     def _finish_epoch(self, epoch: int) -> None:
-        self._method.after_epoch(epoch, iter(self._watch.batches))
+        self._method.after_epoch(epoch, iter(self._monitor.batches))
         self._check_modes("the end of an epoch")
         self._quick_evaluator().evaluate(self._method.evaluated)
         self._check_modes("an evaluation")
@@ -111,12 +115,12 @@ class _Examination:
             device=self._trainer.fabric.device,
         )
 
-    def _most_telling(self) -> list[Reach]:
-        """Of each term of each student, the observation from which most can be judged."""
+    def _choose_observations(self) -> list[Reach]:
+        """The observation that tells most, for each term of each student."""
         chosen: dict[tuple[str, str], Reach] = {}
-        for reach in self._watch.seen:
+        for reach in self._monitor.observations:
             best = chosen.setdefault((reach.student, reach.term), reach)
-            if reach.evidence > best.evidence:
+            if reach.priority > best.priority:
                 chosen[reach.student, reach.term] = reach
         return list(chosen.values())
 
@@ -127,53 +131,59 @@ class _Examination:
             where, parameters = f"the {part.name} of {part.network}", part.parameters.values()
             if part.network in self._students:
                 if not owned.issuperset(parameters):
-                    self._find(f"{where} is not entirely in an optimizer")
+                    self._add_finding(f"{where} is not entirely in an optimizer")
             elif not owned.isdisjoint(parameters):
-                self._find(f"{where} is in an optimizer, but is no student")
+                self._add_finding(f"{where} is in an optimizer, but is no student")
             elif any(p.requires_grad for p in parameters):
-                self._find(f"{where} requires gradient, but is no student")
+                self._add_finding(f"{where} requires gradient, but is no student")
 
     def _check_modes(self, moment: str) -> None:
         for name, network in self._networks.items():
             if not all(module.training for module in network.modules()):
-                self._find(f"{name} is left in evaluation mode after {moment}")
-        self._method.train()  # so that each moment is judged on its own
+                self._add_finding(f"{name} is left in evaluation mode after {moment}")
+        self._method.train()  # so that each moment is checked on its own
 
-    def _check_terms(self, most_telling: list[Reach]) -> None:
-        if not most_telling:
-            self._find("no step asks the method for its losses")
-        for reach in most_telling:
-            if not reach.arrives and not reach.is_off:
-                self._find(f"{reach.term} of {reach.student} does not reach {reach.student}")
-        for reach in self._watch.seen:
+    def _check_terms(self, chosen: list[Reach]) -> None:
+        if not chosen:
+            self._add_finding("no step asks the method for its losses")
+        for reach in chosen:
+            if not reach.reaches_student and not reach.is_off:
+                self._add_finding(f"{reach.term} of {reach.student} does not reach {reach.student}")
+        for reach in self._monitor.observations:
             if not math.isfinite(sum(reach.all_norms, start=reach.value)):
-                self._find(f"{reach.term} of {reach.student} or its gradient is not finite")
+                self._add_finding(f"{reach.term} of {reach.student} or its gradient is not finite")
             for network in reach.norms.keys() - {reach.student}:
                 kind = "another student" if network in self._students else "no student"
-                self._find(f"{reach.term} of {reach.student} reaches {network}, which is {kind}")
+                self._add_finding(
+                    f"{reach.term} of {reach.student} reaches {network}, which is {kind}"
+                )
 
     def _check_movement(self) -> None:
-        if self._watch.stale:
-            self._find("there is gradient before backward: a step or the method left it there")
+        if self._monitor.has_stale_gradient:
+            self._add_finding(
+                "there is gradient before backward: a step or the method left it there"
+            )
         unmoved = {p for p, initial in self._initial.items() if torch.equal(p, initial)}
         for student, network in self._students.items():
             if unmoved.issuperset(network.parameters()):
-                self._find(f"{student} never moves")
+                self._add_finding(f"{student} never moves")
                 continue
-            stuck = unmoved & self._watch.strained
+            stuck = unmoved & self._monitor.must_move
             names = [name for name, p in network.named_parameters() if p in stuck]
             if names:
-                self._find(f"{student} has gradient but does not move in {', '.join(names)}")
+                self._add_finding(f"{student} has gradient but does not move in {', '.join(names)}")
 
     def _check_buffers(self) -> None:
         for student, before in self._statistics.items():
             now = _statistics(self._students[student])
             stuck = [name for name, value in now.items() if torch.equal(value, before[name])]
             if stuck:
-                self._find(f"batch-norm statistics of {student} do not move: {', '.join(stuck)}")
+                self._add_finding(
+                    f"batch-norm statistics of {student} do not move: {', '.join(stuck)}"
+                )
         for name, buffer in self._method.named_buffers():
             if buffer.requires_grad:
-                self._find(f"the buffer {name} carries gradient from one step to the next")
+                self._add_finding(f"the buffer {name} carries gradient from one step to the next")
 
 
 def _statistics(network: nn.Module) -> dict[str, Tensor]:

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from pydantic import TypeAdapter, ValidationError
-from safetensors.torch import load as tensors_of
-from safetensors.torch import save as bytes_of
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags, check_consistent_length, check_random_state, column_or_1d
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -27,15 +27,15 @@ from dualstudent.data.features import FeaturePerturbation, Standardization
 from dualstudent.data.samples import Samples
 from dualstudent.data.transforms.policy import Transform, Transforms
 from dualstudent.errors import UserError
-from dualstudent.estimator.choices import build_recipe
+from dualstudent.estimator.recipe import build_recipe
 from dualstudent.networks.build import AnyNetworkSettings, build_network
 from dualstudent.prediction import Prediction
 from dualstudent.stability import is_stable
 from dualstudent.training.inference import run_inference
 from dualstudent.training.trainer import Trainer
 
-_LINES_OF_PROGRESS = 10
-_NOISE_OF_FEATURES, _NOISE_OF_PIXELS = 0.5, 0.15
+_PROGRESS_LINES = 10
+_FEATURE_NOISE, _PIXEL_NOISE = 0.5, 0.15
 
 
 class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -45,26 +45,26 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     without a label: they are marked by −1.
 
     Args:
-        method: how to learn; any name that ``dualstudent methods`` lists.
-        network: what learns; ``"auto"`` takes ``"mlp"`` for feature vectors, ``"digits-cnn"`` for
+        method: any name that ``dualstudent methods`` lists.
+        network: ``"auto"`` takes ``"mlp"`` for feature vectors, ``"digits-cnn"`` for
             gray or small images and ``"cnn13"`` for others.
         epochs: passes over all samples.
-        batch_size: samples a step; less if there are not so many.
-        labeled_batch: how many of them have a label.
-        learning_rate: at the beginning; it falls to 0 by a half cosine.
+        batch_size: samples per step; less if there are fewer samples.
+        labeled_batch: labeled samples per step.
+        learning_rate: at the beginning; it falls to 0 along a half cosine.
         weight_decay: on every parameter.
         noise: σ of the Gaussian noise that perturbs a view: in standard deviations of each
             feature (default 0.5), or on pixels that range from −1 to 1 (default 0.15).
-        feature_dropout: share of the features that a view is shown the mean of instead.
-        translate: how many pixels a view of an image is shifted at most.
-        flip: whether a view of an image may be mirrored.
+        feature_dropout: share of the features that are replaced by their mean in a view.
+        translate: largest shift of a view of an image, in pixels.
+        flip: whether views of images are mirrored at random.
         method_settings: name → value for any setting of the method, as ``dualstudent methods
             NAME`` lists them.
         network_settings: name → value for any setting of the network, such as
             ``{"hidden": [64], "dropout": 0.5}`` for an MLP.
-        random_state: int for the same result every time.
+        random_state: an int makes results repeatable.
         device: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"mps"``.
-        verbose: 0 is silent, 1 prints ten lines, 2 one an epoch.
+        verbose: 0 is silent, 1 prints about ten lines, 2 one line per epoch.
 
     Attributes:
         classes_: (C,), the labels in order.
@@ -142,19 +142,21 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         y = column_or_1d(y, warn=True)
         check_consistent_length(samples, y)
         self.classes_, codes = encode_labels(y)
-        data = prepare_arrays(samples, codes, **self._views(of_images=samples.ndim > 2))
+        data = prepare_arrays(
+            samples, codes, **self._build_perturbation(of_images=samples.ndim > 2)
+        )
         seed = int(check_random_state(self.random_state).randint(2**31))
         trainer = Trainer(build_recipe(self.get_params(deep=False), data, seed), data)
-        self.history_ = self._trained(trainer)
+        self.history_ = self._train(trainer)
         self.n_iter_ = len(self.history_)
-        self._keep(trainer)
-        self._look_back(trainer, codes.numpy())
+        self._keep_network(trainer)
+        self._predict_training_samples(trainer, codes.numpy())
         return self
 
     def predict_proba(self, X: ArrayLike | Dataset[Any]) -> NDArray[np.float64]:
         """(N, C), the probability of each class in the order of ``classes_``."""
         check_is_fitted(self)
-        samples = self._samples(X)
+        samples = self._make_samples(X)
         found = self._infer(samples, torch.arange(len(samples)), None)
         return torch.cat([clean for clean, _ in found]).numpy()
 
@@ -170,12 +172,12 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         y: LabelsLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> float:
-        """Accuracy on the samples whose label is known; so cross-validation works beside −1."""
+        """Accuracy on the samples whose label is known, so that cross-validation works with −1."""
         if isinstance(X, Dataset):
             X, y = arrays_from_dataset(X)
         known = ~is_unknown(np.asarray(y))
         if not known.any():
-            raise UserError("y holds no known label to compare predictions with")
+            raise UserError("y: all labels are unknown; score needs at least one known label")
         weights = None if sample_weight is None else np.asarray(sample_weight)[known]
         right = self.predict(X)[known] == np.asarray(y)[known]
         return float(np.average(right, weights=weights))
@@ -186,25 +188,25 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         return tags
 
     def __getstate__(self) -> dict[str, Any]:
-        """Parameters, arrays and the weights as bytes: no network has to be unpickled."""
+        """The state with the weights as bytes, so that no network has to be unpickled."""
         state = dict(super().__getstate__())
         if "_network" in state:
             weights = self._network.state_dict()
-            state["_network"] = bytes_of({name: w.contiguous() for name, w in weights.items()})
+            state["_network"] = save_tensors({name: w.contiguous() for name, w in weights.items()})
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         if "_network" in state:
-            network = self._built_network()
-            network.load_state_dict(tensors_of(state["_network"]))
+            network = self._build_network()
+            network.load_state_dict(load_tensors(state["_network"]))
             self._network = network
 
-    def _views(self, of_images: bool) -> dict[str, Any]:
-        """What perturbs samples."""
+    def _build_perturbation(self, of_images: bool) -> dict[str, Any]:
+        """Arguments of ``prepare_arrays`` that perturb samples."""
         noise = self.noise
         if noise is None:
-            noise = _NOISE_OF_PIXELS if of_images else _NOISE_OF_FEATURES
+            noise = _PIXEL_NOISE if of_images else _FEATURE_NOISE
         try:
             if of_images:
                 weak = Transform(translate=self.translate, flip=self.flip, noise=noise)
@@ -216,10 +218,10 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
                 f"{problem['loc'][0]} = {problem['input']!r}: {problem['msg']}"
             ) from error
 
-    def _trained(self, trainer: Trainer) -> list[dict[str, Any]]:
+    def _train(self, trainer: Trainer) -> list[dict[str, Any]]:
         history = []
         epochs = trainer.schedule.settings.epochs
-        every = {0: epochs + 1, 1: max(1, epochs // _LINES_OF_PROGRESS)}.get(self.verbose, 1)
+        every = {0: epochs + 1, 1: max(1, epochs // _PROGRESS_LINES)}.get(self.verbose, 1)
         while not trainer.done:
             record = trainer.advance()
             if record is None:
@@ -230,11 +232,11 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
                 print(f"epoch {record['epoch']} of {epochs}: loss {total:.4f}")
         return history
 
-    def _keep(self, trainer: Trainer) -> None:
-        """All that predictions need, and nothing of the data."""
+    def _keep_network(self, trainer: Trainer) -> None:
+        """Keep what predictions need, without the data."""
         recipe, method, data = trainer.recipe, trainer.method, trainer.data
         network = method.evaluated[method.exported].requires_grad_(False)
-        # What is not a student is an average of the first.
+        # A network that is not a student is an average of the first one.
         number = next((i for i, each in enumerate(method.students) if each is network), 0)
         settings = recipe.method.networks(recipe.network)[number]
         self._architecture = settings.model_dump(mode="json")
@@ -242,17 +244,17 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         self._preprocessing = {
             name: tensor.numpy() for name, tensor in data.train.preprocessing().items()
         }
-        self._network = _made_exact(network, data.train.shape)
+        self._network = _set_precision(network, data.train.shape)
 
-    def _look_back(self, trainer: Trainer, codes: NDArray[np.int64]) -> None:
-        """What the training samples are to the network that was taken away."""
+    def _predict_training_samples(self, trainer: Trainer, codes: NDArray[np.int64]) -> None:
+        """Set ``stable_`` and ``transduction_``."""
         seed, threshold = trainer.recipe.seed, trainer.method.confidence_threshold
         samples = trainer.data.train
         found = self._infer(samples, torch.arange(len(samples)), seed)
         clean, perturbed = (torch.cat(views) for views in zip(*found, strict=True))
         self.stable_ = is_stable(clean, perturbed, threshold).numpy()
-        said = clean.argmax(dim=1).numpy()
-        self.transduction_ = self.classes_[np.where(codes < 0, said, codes)]
+        predicted = clean.argmax(dim=1).numpy()
+        self.transduction_ = self.classes_[np.where(codes < 0, predicted, codes)]
 
     def _infer(
         self, samples: Samples, indices: Tensor, seed: int | None
@@ -262,16 +264,16 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         for outputs in run_inference({"": self._network}, samples, indices, seed, device):
             yield _probabilities(outputs.clean), _probabilities(outputs.perturbed)
 
-    def _built_network(self) -> nn.Module:
-        """As at the beginning of a training."""
+    def _build_network(self) -> nn.Module:
+        """An untrained network of the kept architecture."""
         channels, *size = self._sample_shape
         settings = TypeAdapter(AnyNetworkSettings).validate_python(self._architecture)
         image_size = min(size) if size else None
         built = build_network(settings, channels, len(self.classes_), image_size, 0, 0)
-        return _made_exact(built.requires_grad_(False), self._sample_shape)
+        return _set_precision(built.requires_grad_(False), self._sample_shape)
 
-    def _samples(self, X: ArrayLike | Dataset[Any]) -> Samples:
-        """New samples, refused if they do not look like those of :meth:`fit`."""
+    def _make_samples(self, X: ArrayLike | Dataset[Any]) -> Samples:
+        """New samples; their shape must be that of the samples in :meth:`fit`."""
         if isinstance(X, Dataset):
             X, _ = arrays_from_dataset(X)
         array = validate_data(self, X, reset=False, allow_nd=True)
@@ -279,23 +281,23 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         samples = make_samples(array, standardization=scale)
         if samples.shape != self._sample_shape:
             raise UserError(
-                f"X has samples of shape {samples.shape}, DualStudentClassifier was fitted with "
+                f"X has samples of shape {samples.shape}; DualStudentClassifier was fitted with "
                 f"{self._sample_shape}"
             )
         return samples
 
 
-def _made_exact(network: nn.Module, shape: tuple[int, ...]) -> nn.Module:
-    """Networks of vectors in double precision, on the CPU; those of images as they are.
+def _set_precision(network: nn.Module, shape: tuple[int, ...]) -> nn.Module:
+    """Move networks of feature vectors to the CPU, in double precision; leave others as they are.
 
-    In single precision the answer for a sample depends, by rounding, on the others in its batch,
-    which scikit-learn does not accept. Networks of vectors are small enough to avoid it.
+    In single precision, rounding makes a prediction depend on the other samples of its batch,
+    which scikit-learn does not accept. Networks of vectors are small enough for double precision.
     """
     return network.cpu().double() if len(shape) == 1 else network
 
 
 def _probabilities(outputs: Mapping[str, Prediction]) -> Tensor:
-    """(n, C) float64 on the CPU, of the one network there is; nothing if it saw nothing."""
+    """(n, C) float64 on the CPU, of the only network; empty without outputs."""
     if not outputs:
         return torch.empty(0)
     return outputs[""].class_logits.cpu().double().softmax(dim=1)

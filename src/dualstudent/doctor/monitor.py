@@ -1,4 +1,4 @@
-"""Sees, between a method's losses and their backward pass, where each term arrives."""
+"""Records which parameters the gradient of each loss term reaches."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
@@ -8,49 +8,49 @@ import torch
 from torch import Tensor, nn
 
 from dualstudent.batch import Batch
-from dualstudent.doctor.anatomy import Part
 from dualstudent.doctor.diagnosis import Reach
+from dualstudent.doctor.parts import Part
 from dualstudent.methods import Method
 
 
 class NothingToLearn(Exception):
-    """No term of any student carries gradient, so there is nothing to run backward on."""
+    """No loss term requires gradient, so that backward would fail."""
 
 
-class Watch:
-    """Hooks around the losses of a method, in which the ramp is 1 as long as it is watched.
+class GradientMonitor:
+    """Hooks on the losses of a method; while entered, all terms are fully ramped up.
 
-    A term that has arrived at its student is not looked at again before :meth:`start_over`: a
-    backward pass for each term makes a step several times as long.
+    A backward pass for each term is slow, so a term that has reached its student is not checked
+    again before :meth:`reset`.
 
     Args:
-        method: whose steps are watched.
+        method: to monitor.
         students: their names, in order.
         parts: of all networks.
-        remembered: how many of the latest batches to keep.
+        kept_batches: number of latest batches to keep.
 
     Attributes:
-        rate: the learning rate of the coming step; to be kept up to date by others.
+        learning_rate: of the next step; set by the caller.
         batches: the latest ones.
-        seen: all that was observed, in its order.
-        steps: how many were watched.
-        strained: parameters with so much gradient that a step must change them.
-        stale: whether there ever was gradient before backward was called.
+        observations: of all terms, in order.
+        steps: number of steps so far.
+        must_move: parameters whose gradient is large enough that a step must change them.
+        has_stale_gradient: whether there ever was a gradient before backward.
     """
 
     def __init__(
-        self, method: Method, students: Sequence[str], parts: Sequence[Part], remembered: int
+        self, method: Method, students: Sequence[str], parts: Sequence[Part], kept_batches: int
     ) -> None:
-        self.rate = 0.0
+        self.learning_rate = 0.0
         self.batches: list[Batch] = []
-        self.seen: list[Reach] = []
+        self.observations: list[Reach] = []
         self.steps = 0
-        self.strained = set[nn.Parameter]()
-        self.stale = False
+        self.must_move = set[nn.Parameter]()
+        self.has_stale_gradient = False
         self._method, self._students, self._parts = method, students, parts
         self._parameters = [p for part in parts for p in part.parameters.values()]
-        self._remembered = remembered
-        self._arrived = set[tuple[str, str]]()
+        self._kept_batches = kept_batches
+        self._reached = set[tuple[str, str]]()
 
     def __enter__(self) -> Self:
         self._hooks = (
@@ -68,36 +68,42 @@ class Watch:
         for hook in self._hooks:
             hook.remove()
 
-    def start_over(self) -> None:
-        """Look at every term anew, also at those that have arrived."""
-        self._arrived.clear()
+    def reset(self) -> None:
+        """Check all terms again."""
+        self._reached.clear()
 
     def _before(self, _: nn.Module, arguments: tuple[Any, ...]) -> tuple[Batch, float]:
         batch: Batch = arguments[0]
-        self.batches = [*self.batches, batch][-self._remembered :]
+        self.batches = [*self.batches, batch][-self._kept_batches :]
         return batch, 1.0
 
     def _after(self, _: nn.Module, __: Any, losses: list[dict[str, Tensor]]) -> None:
         self.steps += 1
-        self.stale |= any(p.grad is not None and bool(p.grad.any()) for p in self._parameters)
+        self.has_stale_gradient |= any(
+            p.grad is not None and bool(p.grad.any()) for p in self._parameters
+        )
         for student, terms in zip(self._students, losses, strict=True):
             for term, value in terms.items():
-                if (student, term) not in self._arrived:
-                    self._look_at(student, term, value)
+                if (student, term) not in self._reached:
+                    self._check_term(student, term, value)
         if not any(value.requires_grad for terms in losses for value in terms.values()):
             raise NothingToLearn
 
-    def _look_at(self, student: str, term: str, value: Tensor) -> None:
-        gradients = _gradients(value, self._parameters)
-        reach = _reach(student, term, value, gradients, self._parts)
-        self.seen.append(reach)
-        if reach.arrives:
-            self._arrived.add((student, term))
-        self.strained |= {p for p, g in gradients.items() if _shows(p.detach(), self.rate * g)}
+    def _check_term(self, student: str, term: str, value: Tensor) -> None:
+        gradients = _compute_gradients(value, self._parameters)
+        reach = _measure_reach(student, term, value, gradients, self._parts)
+        self.observations.append(reach)
+        if reach.reaches_student:
+            self._reached.add((student, term))
+        self.must_move |= {
+            p for p, g in gradients.items() if _is_visible(p.detach(), self.learning_rate * g)
+        }
 
 
-def _gradients(term: Tensor, parameters: Iterable[nn.Parameter]) -> dict[nn.Parameter, Tensor]:
-    """For those parameters that the term depends on; its graph is kept."""
+def _compute_gradients(
+    term: Tensor, parameters: Iterable[nn.Parameter]
+) -> dict[nn.Parameter, Tensor]:
+    """Gradients of the parameters that the term depends on; keeps its graph."""
     wanted = [p for p in parameters if p.requires_grad]
     if not (term.requires_grad and wanted):
         return {}
@@ -105,7 +111,7 @@ def _gradients(term: Tensor, parameters: Iterable[nn.Parameter]) -> dict[nn.Para
     return {p: gradient for p, gradient in zip(wanted, found, strict=True) if gradient is not None}
 
 
-def _reach(
+def _measure_reach(
     student: str,
     term: str,
     value: Tensor,
@@ -123,6 +129,6 @@ def _reach(
     return Reach(student, term, value.item(), norms, connected)
 
 
-def _shows(parameter: Tensor, change: Tensor) -> bool:
-    """Far above rounding: biases in front of a batch norm have gradients that are nothing else."""
+def _is_visible(parameter: Tensor, change: Tensor) -> bool:
+    """Whether 1 % of the change is above rounding; biases before a batch norm have only noise."""
     return bool((parameter - 0.01 * change != parameter).any())

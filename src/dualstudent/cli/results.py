@@ -1,16 +1,47 @@
-"""What a finished run achieved, in the same words for all commands.
+"""How commands print the result of a run.
 
 A run is evaluated on its test part, else on its validation part, else not at all.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+from rich.text import Text
 
 from dualstudent.cli.console import console, print_line
-from dualstudent.cli.tables import result_table
 from dualstudent.report.format import format_count, format_duration, format_percent
 
 if TYPE_CHECKING:
     from dualstudent.training.run import Run
+
+
+def build_result_table(
+    rows: Mapping[str, Mapping[str, Any]], title: str = "", times: Mapping[str, str] | None = None
+) -> Table:
+    """One row per network: error, accuracy on all and on stable samples, share of stable samples.
+
+    Args:
+        rows: label → figures of one network, as in a run's result.
+        title: above the table.
+        times: label → how long the training took, for a column of its own.
+    """
+    table = Table(title=Text(title), title_justify="left")  # a path may look like markup
+    table.add_column("network", no_wrap=True)
+    columns = ["error", "accuracy", "on stable", "share stable"]
+    for column in [*columns, "time"] if times else columns:
+        table.add_column(column, justify="right")
+    for label, figures in rows.items():
+        stable = figures["stable_accuracy"]
+        table.add_row(
+            label,
+            format_percent(figures["error"]),
+            format_percent(100 - figures["error"]),
+            "–" if stable is None else format_percent(stable),
+            format_percent(figures["stable_share"]),
+            *([times.get(label, "")] if times else []),
+        )
+    return table
 
 
 def describe_network(run: "Run", network: str) -> str:
@@ -21,7 +52,7 @@ def describe_network(run: "Run", network: str) -> str:
     return f"{network}, {format_percent(figures['error'])} {run.evaluated_part} error"
 
 
-def print_outcome(run: "Run") -> None:
+def print_result(run: "Run") -> None:
     """Print the result of a finished run and where its files are, and draw its curves."""
     result = run.read_result()
     if result["error"] is None:
@@ -40,11 +71,11 @@ def print_outcome(run: "Run") -> None:
 
 def _print_figures(run: "Run") -> None:
     result, part = run.read_result(), run.evaluated_part
-    console.print(result_table(result["networks"], f"{run.folder}, last epoch, {part} part"))
+    console.print(build_result_table(result["networks"], f"{run.folder}, last epoch, {part} part"))
     headline = " and ".join(result["headline"])
     console.print(f"result, {headline}: {format_percent(result['error'])} {part} error")
     console.print(
-        f"best epoch and network chosen on the {part} part (not honest): "
+        f"best epoch and network, chosen on the {part} part (too optimistic): "
         f"{format_percent(result['chosen_on_test']['error'])}"
     )
 

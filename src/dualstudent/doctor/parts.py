@@ -1,4 +1,4 @@
-"""What a method is made of: its networks, and the parts of each."""
+"""The networks of a method, and the parts of each."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ PARTS = ("trunk", "class head", "consistency head")
 
 @dataclass(frozen=True)
 class Part:
-    """Parameters that are reported together.
+    """A part of a network, such as its trunk.
 
     Attributes:
-        network: that they belong to.
+        network: name of the network.
         name: one of ``PARTS``.
-        parameters: by their names within the network; none is in two parts.
+        parameters: by their names in the network; each is in one part only.
     """
 
     network: str
@@ -26,36 +26,36 @@ class Part:
     parameters: dict[str, nn.Parameter]
 
 
-def students_of(method: Method) -> dict[str, nn.Module]:
-    """The students by name, in their order."""
+def name_students(method: Method) -> dict[str, nn.Module]:
+    """Name → student, in their order."""
     if len(method.students) == 1:
         return {"student": method.students[0]}
     return {f"student{number}": each for number, each in enumerate(method.students, start=1)}
 
 
-def networks_of(method: Method) -> dict[str, nn.Module]:
-    """The students, then teachers, averages and whatever else the method keeps, by its name there.
+def name_networks(method: Method) -> dict[str, nn.Module]:
+    """Name → network: the students, then teachers, averages and others.
 
     Example:
         >>> from dualstudent import DigitsCNN, DualStudent
-        >>> list(networks_of(DualStudent([DigitsCNN(), DigitsCNN()])))
+        >>> list(name_networks(DualStudent([DigitsCNN(), DigitsCNN()])))
         ['student1', 'student2']
     """
-    students = students_of(method)
+    students = name_students(method)
     others = {
         path: network
-        for path, network in _kept_by(method)
+        for path, network in _find_networks(method)
         if not any(network is student for student in students.values())
     }
     return students | others
 
 
-def parts_of(method: Method) -> list[Part]:
-    """Every parameter of the method in exactly one part; loose ones are the method's own trunk."""
+def split_parts(method: Method) -> list[Part]:
+    """Split all parameters into parts; those outside of networks are the trunk of "method"."""
     parts, known = [], set[nn.Parameter]()
-    for network_name, network in (networks_of(method) | {"method": method}).items():
+    for network_name, network in (name_networks(method) | {"method": method}).items():
         members: dict[str, dict[str, nn.Parameter]] = {part: {} for part in PARTS}
-        heads = _heads_of(network)
+        heads = _find_heads(network)
         for name, parameter in network.named_parameters():
             if parameter not in known:
                 members[heads.get(parameter, "trunk")][name] = parameter
@@ -64,16 +64,16 @@ def parts_of(method: Method) -> list[Part]:
     return parts
 
 
-def _kept_by(module: nn.Module, path: str = "") -> Iterator[tuple[str, nn.Module]]:
-    """Networks below a method, its lists and the methods that it builds on."""
+def _find_networks(module: nn.Module, path: str = "") -> Iterator[tuple[str, nn.Module]]:
+    """Path and network of all networks in a method, its lists and nested methods."""
     for name, child in module.named_children():
         if isinstance(child, nn.ModuleList | nn.ModuleDict | Method):
-            yield from _kept_by(child, f"{path}{name}.")
+            yield from _find_networks(child, f"{path}{name}.")
         else:
             yield f"{path}{name}", child
 
 
-def _heads_of(network: nn.Module) -> dict[nn.Parameter, str]:
+def _find_heads(network: nn.Module) -> dict[nn.Parameter, str]:
     pairs = [module for module in network.modules() if isinstance(module, DecoupledHeads)]
     of_class = {p: "class head" for pair in pairs for p in pair.classify.parameters()}
     return of_class | {p: "consistency head" for pair in pairs for p in pair.follow.parameters()}
