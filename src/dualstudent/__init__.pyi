@@ -27,6 +27,7 @@ from .export import Export as Export
 from .export import ModelCard as ModelCard
 from .export import export_run as export_run
 from .export import load_exported as load_exported
+from .grid import run_grid as run_grid
 from .labeling import LabelSheet as LabelSheet
 from .labeling import write_labels as write_labels
 from .methods import CS as CS

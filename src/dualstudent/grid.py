@@ -13,7 +13,12 @@ from typing import Any
 import torch
 
 from dualstudent.errors import UserError
-from dualstudent.parallel import Progress, call_when_parent_ends, count_cores
+from dualstudent.parallel import (
+    Progress,
+    call_when_parent_ends,
+    count_cores,
+    main_module_left_out,
+)
 from dualstudent.recipes.schema import Recipe
 from dualstudent.runs import train_or_resume
 from dualstudent.signals import Interrupted, StopRequest
@@ -83,7 +88,8 @@ class _Workers:
         for _ in range(count):
             here, there = context.Pipe()
             process = context.Process(target=_work, args=(there,))
-            process.start()
+            with main_module_left_out():
+                process.start()
             there.close()
             self._processes[here] = process
         self.idle = list(self._processes)
