@@ -23,15 +23,10 @@ from statistics import fmean, median
 from typing import Any
 
 from matplotlib.figure import Figure
-from rich.console import Console
 
-from dualstudent import Recipe, Run, load_recipe
-from dualstudent.cli import run_command
-from dualstudent.cli.progress import progress_on
-from dualstudent.experiments.measures import spread
-from dualstudent.grid import run_grid
-from dualstudent.training.trainer import Trainer
-from tables import read_csv, write_csv, write_table
+from dualstudent import Recipe, Run, Trainer, load_recipe, run_grid
+from progress import PrintedProgress
+from tables import light_frame, read_csv, spread, write_csv, write_table
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "compare"
@@ -184,10 +179,8 @@ def draw(errors: list[dict[str, Any]]) -> None:
             axes.plot(values, [index] * len(values), "o", color="C0", alpha=0.35)
             axes.plot(fmean(values), index, "|", color="C3", markersize=16, markeredgewidth=2)
         axes.set_yticks(range(len(METHODS)), METHODS)
-        axes.set_title(f"{labels} labels", loc="left")
+        light_frame(axes, f"{labels} labels")
         axes.set_xlabel("test error in %, last epoch (dots: seeds, bar: mean)")
-        axes.grid(alpha=0.3)
-        axes.spines[["top", "right"]].set_visible(False)
         axes.set_xlim(left=0)
     panels[0].invert_yaxis()
     PICTURE.parent.mkdir(parents=True, exist_ok=True)
@@ -202,13 +195,11 @@ def main() -> None:
     if arguments.memory_of:
         print_memory_of(arguments.memory_of)
         return
-    with progress_on(Console(), unit="epochs") as progress:
-        runs = run_grid(grid(), arguments.out, progress.observer("compare"))
-    errors = write_errors(runs)
+    errors = write_errors(run_grid(grid(), arguments.out, PrintedProgress("compare")))
     costs = RESULTS / "costs.csv"  # delete it to measure anew
     tabulate(errors, read_csv(costs) if costs.is_file() else measure_costs())
     draw(errors)
 
 
 if __name__ == "__main__":
-    run_command(main)
+    main()

@@ -11,12 +11,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dualstudent import Run, load_trained
-from dualstudent.generators import make_generator
-from dualstudent.labeling import labeling_order
-from dualstudent.labeling.features import extract_features
-from dualstudent.training.inference import Predictions, predict
-from dualstudent.training.trainer import Trainer
+from dualstudent import (
+    Predictions,
+    Run,
+    Trainer,
+    extract_features,
+    labeling_order,
+    load_trained,
+    make_generator,
+    predict,
+)
 
 LONGEST = 50  # nobody asks for more
 

@@ -27,11 +27,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
 
-from dualstudent import DualStudentClassifier
-from dualstudent.data.sources.bundled import load_mnist_5k
-from dualstudent.experiments.measures import spread
-from dualstudent.report.style import light_frame, save_picture
-from tables import read_csv, write_csv, write_table
+from dualstudent import DualStudentClassifier, load_mnist_5k
+from tables import light_frame, read_csv, spread, write_csv, write_table
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "labels-worth"
@@ -174,7 +171,7 @@ def draw(rows: list[dict[str, Any]]) -> None:
         axes.set_xlabel("labels")
     axes.legend(frameon=False, loc="lower right", fontsize=8)
     figure.axes[0].set_ylabel("accuracy in %, mean and range")
-    save_picture(figure, ROOT / "docs" / "images" / "labels-worth")
+    figure.savefig(ROOT / "docs" / "images" / "labels-worth.png", dpi=150, facecolor="white")
 
 
 if __name__ == "__main__":
