@@ -8,9 +8,15 @@ from dualstudent.training.trainer import Trainer
 
 
 def extract_features(trainer: Trainer, indices: Tensor) -> Tensor:
-    """(n, D) on the CPU, of the clean training samples at ``indices``.
+    """What the exported network makes of clean training samples, before it decides on a class.
 
-    Those that cannot be read are missing. All are held at once: ask for thousands, not millions.
+    Args:
+        trainer: of a trained run, see :func:`dualstudent.load_trained`.
+        indices: (n,) int64, of the training samples. All features are held at once: ask for
+            thousands, not millions.
+
+    Returns:
+        (n, D) on the CPU; samples that cannot be read are missing.
     """
     network = trainer.method.evaluated[trainer.method.exported]
     samples, device = trainer.data.train, trainer.fabric.device
