@@ -26,7 +26,14 @@ from matplotlib.figure import Figure
 
 from dualstudent import Recipe, Run, Trainer, load_recipe, run_grid
 from progress import PrintedProgress
-from tables import light_frame, read_csv, spread, write_csv, write_table
+from tables import (
+    light_frame,
+    read_csv,
+    spread,
+    spread_of_differences,
+    write_csv,
+    write_table,
+)
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "compare"
@@ -137,13 +144,10 @@ def errors_of(rows: Iterable[dict[str, Any]], method: str, labels: int) -> list[
 
 
 def minus_dual_student(errors: list[dict[str, Any]], method: str, labels: int) -> str:
-    """Seed by seed, as both had the same labels."""
     if method == "dual-student":
         return ""
-    pairs = zip(
-        errors_of(errors, method, labels), errors_of(errors, "dual-student", labels), strict=True
-    )
-    return spread([error - reference for error, reference in pairs])
+    reference = errors_of(errors, "dual-student", labels)
+    return spread_of_differences(errors_of(errors, method, labels), reference)
 
 
 def tabulate(errors: list[dict[str, Any]], costs: list[dict[str, Any]]) -> None:

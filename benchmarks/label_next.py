@@ -34,7 +34,7 @@ from dualstudent import (
 )
 from label_orders import ORDERS, Pool
 from progress import PrintedProgress
-from tables import read_csv, spread, write_csv, write_table
+from tables import read_csv, spread, spread_of_differences, write_csv, write_table
 
 RESULTS = Path(__file__).parents[1] / "results" / "label-next"
 REPORTED, TUNED = range(5), range(100, 103)
@@ -96,8 +96,9 @@ def tabulate(rows: list[dict[str, Any]], path: Path) -> None:
         return [row["error"] for row in rows if (row["order"], row["more"]) == (order, more)]
 
     def minus_random(order: str, more: int) -> str:
-        pairs = zip(errors(order, more), errors("random", more), strict=True)
-        return "" if order == "random" else spread([one - other for one, other in pairs])
+        if order == "random":
+            return ""
+        return spread_of_differences(errors(order, more), errors("random", more))
 
     columns = ["order"]
     for more in MORE:

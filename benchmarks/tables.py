@@ -36,6 +36,11 @@ def spread(values: Sequence[float]) -> str:
     return f"{mean} ± {stdev(values):.2f}" if len(values) > 1 else mean
 
 
+def spread_of_differences(values: Sequence[float], others: Sequence[float]) -> str:
+    """Of each value minus the other one of the same seed, as both had the same labels."""
+    return spread([value - other for value, other in zip(values, others, strict=True)])
+
+
 def light_frame(axes: Axes, title: str) -> None:
     """No box, a light grid behind the data, the title flush left."""
     axes.set_title(title, loc="left")
