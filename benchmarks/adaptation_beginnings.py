@@ -11,8 +11,6 @@ from pathlib import Path
 from statistics import fmean
 
 from dualstudent import Run
-from dualstudent.experiments.plan import plan
-from dualstudent.experiments.reading import load_experiment
 from tables import read_csv, write_table
 
 ROOT = Path(__file__).parents[1]
@@ -43,13 +41,11 @@ def row(name: str, accuracies: Iterable[float], tested: Iterable[dict[str, str]]
 
 
 def main() -> None:
-    settings = plan(load_experiment(ROOT / "benchmarks" / "adaptation-settings.toml"), "cpu")
     tested = read_csv(RESULTS / "how-it-is-tested.csv")
     rows = []
-    for cell in settings.recipes:
-        (name,) = settings.runs_of(cell)
-        of_run = [each for each in tested if each["run"] == name]
-        rows.append(row(cell.row, beginning(RUNS / "cpu" / "runs" / name), of_run))
+    for cell in read_csv(RUNS / "cpu" / "adaptation-settings" / "table.csv"):
+        of_run = [each for each in tested if each["run"] == cell["run"]]
+        rows.append(row(cell["row"], beginning(RUNS / "cpu" / "runs" / cell["run"]), of_run))
     for name, run in (
         ("As the recipe, seed 1 *", "dual-student-usps-mnist-all-72b46fba-seed1"),
         ("λ₁ = λ₂ = 10 *", "dual-student-usps-mnist-all-2cb06cfb-seed0"),

@@ -23,15 +23,17 @@ from statistics import fmean, median
 from typing import Any
 
 from matplotlib.figure import Figure
-from rich.console import Console
 
-from dualstudent import Recipe, Run, load_recipe
-from dualstudent.cli import run_command
-from dualstudent.cli.progress import show_progress as progress_on
-from dualstudent.experiments.results import format_spread as spread
-from dualstudent.grid import run_grid
-from dualstudent.training.trainer import Trainer
-from tables import read_csv, write_csv, write_table
+from dualstudent import Recipe, Run, Trainer, load_recipe, run_grid
+from progress import PrintedProgress
+from tables import (
+    light_frame,
+    read_csv,
+    spread,
+    spread_of_differences,
+    write_csv,
+    write_table,
+)
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "compare"
@@ -142,13 +144,10 @@ def errors_of(rows: Iterable[dict[str, Any]], method: str, labels: int) -> list[
 
 
 def minus_dual_student(errors: list[dict[str, Any]], method: str, labels: int) -> str:
-    """Seed by seed, as both had the same labels."""
     if method == "dual-student":
         return ""
-    pairs = zip(
-        errors_of(errors, method, labels), errors_of(errors, "dual-student", labels), strict=True
-    )
-    return spread([error - reference for error, reference in pairs])
+    reference = errors_of(errors, "dual-student", labels)
+    return spread_of_differences(errors_of(errors, method, labels), reference)
 
 
 def tabulate(errors: list[dict[str, Any]], costs: list[dict[str, Any]]) -> None:
@@ -184,10 +183,8 @@ def draw(errors: list[dict[str, Any]]) -> None:
             axes.plot(values, [index] * len(values), "o", color="C0", alpha=0.35)
             axes.plot(fmean(values), index, "|", color="C3", markersize=16, markeredgewidth=2)
         axes.set_yticks(range(len(METHODS)), METHODS)
-        axes.set_title(f"{labels} labels", loc="left")
+        light_frame(axes, f"{labels} labels")
         axes.set_xlabel("test error in %, last epoch (dots: seeds, bar: mean)")
-        axes.grid(alpha=0.3)
-        axes.spines[["top", "right"]].set_visible(False)
         axes.set_xlim(left=0)
     panels[0].invert_yaxis()
     PICTURE.parent.mkdir(parents=True, exist_ok=True)
@@ -202,13 +199,11 @@ def main() -> None:
     if arguments.memory_of:
         print_memory_of(arguments.memory_of)
         return
-    with progress_on(Console(), unit="epochs") as progress:
-        runs = run_grid(grid(), arguments.out, progress.observer("compare"))
-    errors = write_errors(runs)
+    errors = write_errors(run_grid(grid(), arguments.out, PrintedProgress("compare")))
     costs = RESULTS / "costs.csv"  # delete it to measure anew
     tabulate(errors, read_csv(costs) if costs.is_file() else measure_costs())
     draw(errors)
 
 
 if __name__ == "__main__":
-    run_command(main)
+    main()

@@ -5,8 +5,7 @@ python benchmarks/draw_adaptation.py
 
 from pathlib import Path
 
-from dualstudent import Run
-from dualstudent.report.curves import draw_curves
+from dualstudent import Run, draw_curves
 
 ROOT = Path(__file__).parents[1]
 SHORT = ROOT / "results" / "usps-mnist-25"

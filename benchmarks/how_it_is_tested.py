@@ -15,14 +15,16 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from dualstudent import Run
-from dualstudent.data.samples import Samples
-from dualstudent.data.transforms.policy import Draw
-from dualstudent.generators import make_generator
-from dualstudent.recipes.schema import DeviceSettings
-from dualstudent.training.inference import run_inference
-from dualstudent.training.model import load_trained
-from dualstudent.training.trainer import Trainer
+from dualstudent import (
+    DeviceSettings,
+    Draw,
+    Run,
+    Samples,
+    Trainer,
+    load_trained,
+    make_generator,
+    run_inference,
+)
 from tables import write_csv
 
 CHUNK = 1000

@@ -12,8 +12,7 @@ from statistics import median
 import torch
 from torch import nn
 
-from dualstudent import load_recipe
-from dualstudent.training.trainer import Trainer
+from dualstudent import Trainer, load_recipe
 
 ROUNDS = 30
 

@@ -18,27 +18,23 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from rich.console import Console
 
 from dualstudent import (
     Evaluator,
+    ImageSamples,
     Recipe,
     Run,
     choose_images,
+    load_mnist_5k,
     load_recipe,
     load_trained,
+    run_grid,
     write_labels,
+    write_manifest,
 )
-from dualstudent.cli import run_command
-from dualstudent.cli.progress import ProgressDisplay
-from dualstudent.cli.progress import show_progress as progress_on
-from dualstudent.data.samples import ImageSamples
-from dualstudent.data.sources.bundled import load_mnist_5k
-from dualstudent.data.splits import write_manifest
-from dualstudent.experiments.results import format_spread as spread
-from dualstudent.grid import run_grid
 from label_orders import ORDERS, Pool
-from tables import read_csv, write_csv, write_table
+from progress import PrintedProgress
+from tables import read_csv, spread, spread_of_differences, write_csv, write_table
 
 RESULTS = Path(__file__).parents[1] / "results" / "label-next"
 REPORTED, TUNED = range(5), range(100, 103)
@@ -70,16 +66,14 @@ def with_more_labels(first: Run, seed: int, orders: Iterable[str], out: Path) ->
     return recipes
 
 
-def both_rounds(
-    seeds: Iterable[int], orders: Iterable[str], out: Path, progress: ProgressDisplay
-) -> dict[str, Run]:
+def both_rounds(seeds: Iterable[int], orders: Iterable[str], out: Path) -> dict[str, Run]:
     """All runs, one at a time: first those of the labels that are there, then those with more."""
     firsts = {f"first-0-{seed}": recipe_for(seed) for seed in seeds}
-    runs = run_grid(firsts, out, progress.observer("first runs"), workers=1)
+    runs = run_grid(firsts, out, PrintedProgress("first runs"), workers=1)
     recipes: dict[str, Recipe] = {}
     for name, run in runs.items():
         recipes |= with_more_labels(run, int(name.split("-")[-1]), orders, out)
-    return runs | run_grid(recipes, out, progress.observer("with more labels"), workers=1)
+    return runs | run_grid(recipes, out, PrintedProgress("with more labels"), workers=1)
 
 
 def error(run: Run, tune: bool) -> float:
@@ -102,8 +96,9 @@ def tabulate(rows: list[dict[str, Any]], path: Path) -> None:
         return [row["error"] for row in rows if (row["order"], row["more"]) == (order, more)]
 
     def minus_random(order: str, more: int) -> str:
-        pairs = zip(errors(order, more), errors("random", more), strict=True)
-        return "" if order == "random" else spread([one - other for one, other in pairs])
+        if order == "random":
+            return ""
+        return spread_of_differences(errors(order, more), errors("random", more))
 
     columns = ["order"]
     for more in MORE:
@@ -143,9 +138,7 @@ def main() -> None:
     torch.set_num_threads(1)
     tune, out = arguments.tune, arguments.out.absolute()
     seeds, orders = (TUNED, tuple(ORDERS)) if tune else (REPORTED, ("random", "coverage"))
-    with progress_on(Console(), unit="epochs") as progress:
-        runs = both_rounds(seeds, orders, out, progress)
-    rows = []
+    runs, rows = both_rounds(seeds, orders, out), []
     for name, run in runs.items():
         order, more, seed = name.rsplit("-", 2)
         found = round(error(run, tune), 2)
@@ -159,4 +152,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run_command(main)
+    main()

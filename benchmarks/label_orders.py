@@ -11,11 +11,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dualstudent import Run, load_trained
-from dualstudent.generators import make_generator
-from dualstudent.labeling.ranking import extract_features, select_for_labeling
-from dualstudent.training.inference import Predictions, predict
-from dualstudent.training.trainer import Trainer
+from dualstudent import (
+    Predictions,
+    Run,
+    Trainer,
+    extract_features,
+    load_trained,
+    make_generator,
+    predict,
+    select_for_labeling,
+)
 
 LONGEST = 50  # nobody asks for more
 

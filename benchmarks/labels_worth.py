@@ -27,11 +27,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
 
-from dualstudent import DualStudentClassifier
-from dualstudent.data.sources.bundled import load_mnist_5k
-from dualstudent.experiments.results import format_spread as spread
-from dualstudent.report.style import save_picture, style_axes
-from tables import read_csv, write_csv, write_table
+from dualstudent import DualStudentClassifier, load_mnist_5k
+from tables import light_frame, read_csv, spread, write_csv, write_table
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "labels-worth"
@@ -167,14 +164,14 @@ def draw(rows: list[dict[str, Any]]) -> None:
             low, high = (np.array([f(v) for v in found.values()]) for f in (min, max))
             axes.plot(list(found), mean, marker="o", ms=4, label=who, color=f"C{number}")
             axes.fill_between(list(found), low, high, alpha=0.12, color=f"C{number}", lw=0)
-        style_axes(axes, digits.title)
+        light_frame(axes, digits.title)
         axes.set_xscale("log")
         axes.set_xticks([*FEW, *digits.more], [str(n) for n in (*FEW, *digits.more)])
         axes.minorticks_off()
         axes.set_xlabel("labels")
     axes.legend(frameon=False, loc="lower right", fontsize=8)
     figure.axes[0].set_ylabel("accuracy in %, mean and range")
-    save_picture(figure, ROOT / "docs" / "images" / "labels-worth")
+    figure.savefig(ROOT / "docs" / "images" / "labels-worth.png", dpi=150, facecolor="white")
 
 
 if __name__ == "__main__":

@@ -10,14 +10,9 @@ noise and without any, 3 seeds. It can be stopped and continues when called agai
 import argparse
 from pathlib import Path
 
-from rich.console import Console
-
-from dualstudent import Recipe, load_recipe
-from dualstudent.cli import run_command
-from dualstudent.cli.progress import show_progress as progress_on
-from dualstudent.experiments.results import format_spread as spread
-from dualstudent.grid import run_grid
-from tables import write_csv, write_table
+from dualstudent import Recipe, load_recipe, run_grid
+from progress import PrintedProgress
+from tables import spread, write_csv, write_table
 
 RESULTS = Path(__file__).parents[1] / "results" / "noise-claim"
 SEEDS = range(3)
@@ -47,25 +42,18 @@ def main() -> None:
     folder = parser.parse_args().out
     recipes = grid()
     names = {key: "-".join(map(str, key)) for key in recipes}
-    with progress_on(Console(), unit="epochs") as progress:
-        runs = run_grid(
-            {names[key]: recipe for key, recipe in recipes.items()},
-            folder,
-            progress.observer("noise claim"),
-        )
+    named = {names[key]: recipe for key, recipe in recipes.items()}
+    runs = run_grid(named, folder, PrintedProgress("noise claim"))
     errors = {key: runs[name].read_result()["error"] for key, name in names.items()}
     columns = ("method", "noise", "seed", "error")
     rows = [dict(zip(columns, (*key, error), strict=True)) for key, error in errors.items()]
     write_csv(RESULTS / "errors.csv", rows)
     cells = [
-        [
-            method,
-            *(spread([errors[method, noise, seed] for seed in SEEDS]) for noise in NOISE),
-        ]
+        [method, *(spread([errors[method, noise, seed] for seed in SEEDS]) for noise in NOISE)]
         for method in METHODS
     ]
     write_table(RESULTS / "table.md", ["method", *(f"noise {noise}" for noise in NOISE)], cells)
 
 
 if __name__ == "__main__":
-    run_command(main)
+    main()

@@ -13,10 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dualstudent import Run
-from dualstudent.recipes.schema import DeviceSettings
-from dualstudent.training.inference import evaluation_mode
-from dualstudent.training.model import load_trained
+from dualstudent import DeviceSettings, Run, load_trained
 from tables import write_csv
 
 CHUNK = 1000
@@ -35,9 +32,9 @@ def main() -> None:
     arguments = parser.parse_args()
     run = Run.open(arguments.run)
     training = load_trained(run, device=DeviceSettings(accelerator="cpu"))
-    network, test = list(training.method.evaluated.values())[-1], training.data.test
+    network, test = list(training.method.evaluated.values())[-1].eval(), training.data.test
     changed = {"mirrored": 0} | {f"shifted by {pixels}": 0 for pixels in (1, 2, 4)}
-    with evaluation_mode(network):
+    with torch.inference_mode():
         for start in range(0, len(test), CHUNK):
             (images,) = test.views(torch.arange(start, min(start + CHUNK, len(test))), [None])
             answers = network(images).class_logits.argmax(dim=1)

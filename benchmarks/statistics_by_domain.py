@@ -16,14 +16,12 @@ import argparse
 from pathlib import Path
 
 import torch
-from rich.console import Console
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dualstudent import load_recipe
-from dualstudent.cli.progress import show_progress as progress_on
-from dualstudent.training.trainer import Trainer
+from dualstudent import Trainer, load_recipe
 from how_it_is_tested import tested_differently
+from progress import PrintedProgress
 from tables import write_csv
 
 
@@ -70,18 +68,16 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)  # as the runs that it is compared with
     trainer = training_by_domain(arguments.epochs)
-    accuracies = []
-    with progress_on(Console(), unit="steps") as progress:
-        observer = progress.observer("by domain")
-        observer.on_start(0, trainer.total_steps)
-        while not trainer.done:
-            finished = trainer.advance()
-            observer.on_step(trainer.state.step)
-            if finished:
-                networks = trainer.evaluator.evaluate(trainer.method.evaluated).networks
-                found = {name: f"{100 - each.error:.2f}" for name, each in networks.items()}
-                accuracies.append({"epoch": finished["epoch"]} | found)
-                write_csv(arguments.out / "accuracy.csv", accuracies)
+    accuracies, progress = [], PrintedProgress("by domain", "steps")
+    progress.on_start(0, trainer.total_steps)
+    while not trainer.done:
+        finished = trainer.advance()
+        progress.on_step(trainer.state.step)
+        if finished:
+            networks = trainer.evaluator.evaluate(trainer.method.evaluated).networks
+            found = {name: f"{100 - each.error:.2f}" for name, each in networks.items()}
+            accuracies.append({"epoch": finished["epoch"]} | found)
+            write_csv(arguments.out / "accuracy.csv", accuracies)
     tested = tested_differently(f"statistics by domain, {arguments.epochs} epochs", trainer)
     write_csv(arguments.out / "how-it-is-tested.csv", tested)
 

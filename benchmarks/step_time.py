@@ -16,8 +16,7 @@ from statistics import median
 
 import torch
 
-from dualstudent import load_recipe
-from dualstudent.training.trainer import Trainer
+from dualstudent import Trainer, load_recipe
 
 RECIPE = ("demo", ["batch.size=256", "batch.labeled=32"])
 

@@ -1,9 +1,12 @@
-"""What the benchmarks share: raw figures as CSV, and tables."""
+"""What the benchmarks share: raw figures as CSV, tables, and pictures."""
 
 import csv
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
+
+from matplotlib.axes import Axes
 
 
 def write_csv(path: Path, rows: Sequence[dict[str, Any]]) -> None:
@@ -25,3 +28,22 @@ def write_table(path: Path, columns: Sequence[str], rows: Sequence[Sequence[str]
     text = "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + "\n"
     path.write_text(text)
     print(text)
+
+
+def spread(values: Sequence[float]) -> str:
+    """Mean and standard deviation; the latter needs two values."""
+    mean = f"{fmean(values):.2f}"
+    return f"{mean} ± {stdev(values):.2f}" if len(values) > 1 else mean
+
+
+def spread_of_differences(values: Sequence[float], others: Sequence[float]) -> str:
+    """Of each value minus the other one of the same seed, as both had the same labels."""
+    return spread([value - other for value, other in zip(values, others, strict=True)])
+
+
+def light_frame(axes: Axes, title: str) -> None:
+    """No box, a light grid behind the data, the title flush left."""
+    axes.set_title(title, loc="left")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.3)
+    axes.set_axisbelow(True)

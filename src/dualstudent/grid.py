@@ -13,7 +13,12 @@ from typing import Any
 import torch
 
 from dualstudent.errors import UserError
-from dualstudent.parallel import Progress, call_when_parent_ends, count_cores
+from dualstudent.parallel import (
+    Progress,
+    call_when_parent_ends,
+    count_cores,
+    main_module_left_out,
+)
 from dualstudent.recipes.schema import Recipe
 from dualstudent.runs import train_or_resume
 from dualstudent.signals import Interrupted, StopRequest
@@ -35,7 +40,7 @@ def run_grid(
         recipes: name → recipe; the name becomes the run's folder below ``folder``.
         folder: of the grid.
         progress: is told how many epochs of all runs are done, as if they were steps.
-        workers: how many runs at a time; default: :func:`runs_at_a_time`.
+        workers: how many runs at a time; default: one where a GPU computes, else one a core.
 
     Returns:
         name → finished run.
@@ -43,6 +48,13 @@ def run_grid(
     Raises:
         Interrupted: after Ctrl-C, SIGTERM or SIGHUP; the same call continues.
         UserError: if a run cannot be done; the others stop cleanly.
+
+    Example:
+        >>> from dualstudent import load_recipe
+        >>> recipes = {f"seed-{seed}": load_recipe("demo", [f"seed={seed}"]) for seed in range(3)}
+        >>> runs = run_grid(recipes, Path("runs/seeds"))  # doctest: +SKIP
+        >>> runs["seed-0"].read_result()["error"]  # doctest: +SKIP
+        15.05
     """
     progress = progress or Callback()
     runs = {name: Run(folder / name) for name in recipes}
@@ -83,7 +95,8 @@ class _Workers:
         for _ in range(count):
             here, there = context.Pipe()
             process = context.Process(target=_work, args=(there,))
-            process.start()
+            with main_module_left_out():
+                process.start()
             there.close()
             self._processes[here] = process
         self.idle = list(self._processes)

@@ -2,11 +2,13 @@
 
 import multiprocessing
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Protocol, TypeVar
 
 PROCESSES = "DUALSTUDENT_PROCESSES"  # of the environment: how many work on the same run
@@ -43,6 +45,21 @@ def call_when_parent_ends(act: Callable[[], object]) -> None:
         act()
 
     threading.Thread(target=wait, daemon=True).start()
+
+
+@contextmanager
+def main_module_left_out() -> Iterator[None]:
+    """Processes that are started in the block do not import the program's main module.
+
+    Python would run the script of a user once more in each of them, unless it is guarded by
+    ``if __name__ == "__main__"``. Only for processes that need nothing from there.
+    """
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")  # without a file
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 class Progress(Protocol):

@@ -35,6 +35,12 @@ def train(
     Raises:
         UserError: if recipe, data and folder do not fit; then nothing has been written.
         Interrupted: after Ctrl-C, SIGTERM or SIGHUP; :func:`resume` continues.
+
+    Example:
+        >>> from dualstudent import load_recipe
+        >>> run = train(load_recipe("demo"), "runs/demo")  # doctest: +SKIP
+        >>> run.read_result()["error"]  # doctest: +SKIP
+        15.05
     """
     folder = Path(folder)
     Run.check_free(folder)

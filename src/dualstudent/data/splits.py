@@ -34,6 +34,16 @@ def choose_images(data: DataSet, count: int, seed: int) -> Tensor:
     """Positions of ``count`` samples that a run may see at all, chosen like those with a label.
 
     The choice of labels from what is left is independent of this one.
+
+    Args:
+        data: to choose from.
+        count: how many, a multiple of the number of classes.
+        seed: decides the choice.
+
+    Example:
+        >>> from dualstudent import load_mnist_5k
+        >>> choose_images(load_mnist_5k("train"), count=500, seed=0).shape
+        torch.Size([500])
     """
     return _balanced(data, count, seed, "images")
 
@@ -127,7 +137,14 @@ def _of_each_class(data: DataSet, wanted: int | str, what: str) -> int:
 
 
 def write_manifest(path: Path, data: Labels, labeled: Tensor, seed: int) -> None:
-    """Write down which samples of which data have a label, so that it can be repeated."""
+    """Write down which samples of which data have a label: a file for ``data.split`` of a recipe.
+
+    Args:
+        path: of the JSON file.
+        data: that the samples are of.
+        labeled: (n,) int64, indices of the samples with a label.
+        seed: of the run, for the record.
+    """
     manifest = {
         "data": data.name,
         "images": len(data),

@@ -54,7 +54,7 @@ def export_run(
 
     Args:
         run: a finished one.
-        to: a key of ``FORMATS``.
+        to: ``"onnx"``, ``"torch-export"`` or ``"safetensors"``.
         path: of the file, which must not exist; default: in the run, named after the network.
         student: name of the network in the run; default: the one that its method exports.
 

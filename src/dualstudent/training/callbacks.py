@@ -7,6 +7,11 @@ class Callback:
     """Is told how far a training is; this one does nothing with it.
 
     Subclass it to show progress or to send metrics elsewhere.
+
+    Example:
+        >>> class PrintLoss(Callback):
+        ...     def on_epoch(self, record):
+        ...         print(record["epoch"], record["loss"])
     """
 
     def on_start(self, step: int, total: int) -> None:

@@ -74,6 +74,14 @@ class Evaluator:
         seed: decides the perturbations.
         track: of how many samples the probability of the truth is kept.
         device: where networks live.
+
+    Example:
+        >>> from dualstudent import DataSettings, DigitsCNN, prepare
+        >>> data = prepare(DataSettings(source="digits-8x8", labels=50), seed=0)
+        >>> evaluator = Evaluator(data.test, data.test_labels, threshold=0.6, seed=0)
+        >>> untrained = evaluator.evaluate({"student": DigitsCNN()}).networks["student"]
+        >>> untrained.error > 50
+        True
     """
 
     def __init__(

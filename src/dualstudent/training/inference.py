@@ -63,6 +63,13 @@ def run_inference(
         indices: (N,) int64, which.
         seed: decides the perturbed view of each; None for clean samples alone.
         device: where the networks are.
+
+    Example:
+        >>> from dualstudent import DigitsCNN, prepare_arrays
+        >>> test = prepare_arrays(torch.zeros(6, 28, 28), [0, 1, 2, -1, -1, -1]).train
+        >>> (found,) = run_inference({"a": DigitsCNN()}, test, torch.arange(6), None, "cpu")
+        >>> found.clean["a"].class_logits.shape
+        torch.Size([6, 10])
     """
     reader, chunks = (
         ChunkReader(samples, indices, CHUNK, seed, device),

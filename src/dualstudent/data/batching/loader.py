@@ -34,6 +34,13 @@ class BatchLoader:
 
     Attributes:
         steps_per_epoch: one pass over the unlabeled samples, or over all if all have labels.
+
+    Example:
+        >>> from dualstudent import DataSettings, prepare
+        >>> data = prepare(DataSettings(source="digits-8x8", labels=50), seed=0)
+        >>> batch = BatchLoader(data, BatchSettings(size=64, labeled=16), seed=0).batch(0)
+        >>> [view.shape for view in batch.views], int(batch.unlabeled.sum())
+        ([torch.Size([64, 1, 8, 8]), torch.Size([64, 1, 8, 8])], 48)
     """
 
     def __init__(

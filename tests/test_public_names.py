@@ -1,0 +1,40 @@
+"""What others may import: the names in ``__init__.pyi``, and the modules losses and stability."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import dualstudent
+
+ROOT = Path(__file__).parents[1]
+MODULES = {"dualstudent.losses", "dualstudent.stability"}
+PROGRAMS = [*ROOT.glob("benchmarks/*.py"), *ROOT.glob("examples/*.py")]
+
+
+def imported(path: Path) -> Iterator[tuple[str, str]]:
+    """(module, name) of all that a file imports from the library."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            found = [(alias.name, "") for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found = [(node.module or "", alias.name) for alias in node.names]
+        else:
+            continue
+        yield from (each for each in found if each[0].split(".")[0] == "dualstudent")
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
+def test_benchmarks_and_examples_import_nothing_private(program: Path) -> None:
+    private = {
+        (module, name)
+        for module, name in imported(program)
+        if module not in MODULES and (module != "dualstudent" or name not in dir(dualstudent))
+    }
+    assert private == set()
+
+
+@pytest.mark.parametrize("name", dir(dualstudent))
+def test_every_public_name_says_what_it_is(name: str) -> None:
+    assert getattr(dualstudent, name).__doc__
