@@ -111,7 +111,12 @@ class TemporalEnsembling(ConsistencyMethod):
 
 
 def _last_occurrences(indices: Tensor) -> Tensor:
-    """For each entry, the index of the last one that is equal to it."""
-    indices = torch.arange(len(indices), device=indices.device)
+    """The position of the last entry equal to each entry.
+
+    Example:
+        >>> _last_occurrences(torch.tensor([7, 3, 7])).tolist()
+        [2, 1, 2]
+    """
+    positions = torch.arange(len(indices), device=indices.device)
     equal = indices[:, None] == indices
-    return (equal * indices).amax(dim=1)
+    return (equal * positions).amax(dim=1)
