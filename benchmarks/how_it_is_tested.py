@@ -43,7 +43,7 @@ def with_statistics_of(
     with torch.no_grad():
         for start in range(0, len(indices), CHUNK):
             draw = Draw("weak", make_generator(0, "statistics", start)) if noisy else None
-            copied(*images.views(indices[start : start + CHUNK], [draw]))
+            copied(*images.make_views(indices[start : start + CHUNK], [draw]))
     return copied.eval()
 
 

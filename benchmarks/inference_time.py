@@ -25,7 +25,7 @@ def main() -> None:
         for name, trainer in trainings.items()
     }
     test = trainings["supervised"].data.test
-    (images,) = test.views(torch.arange(len(test)), [None])
+    (images,) = test.make_views(torch.arange(len(test)), [None])
     times: dict[str, list[float]] = {name: [] for name in networks}
     with torch.inference_mode():
         for _ in range(ROUNDS):

@@ -36,7 +36,7 @@ def main() -> None:
     changed = {"mirrored": 0} | {f"shifted by {pixels}": 0 for pixels in (1, 2, 4)}
     with torch.inference_mode():
         for start in range(0, len(test), CHUNK):
-            (images,) = test.views(torch.arange(start, min(start + CHUNK, len(test))), [None])
+            (images,) = test.make_views(torch.arange(start, min(start + CHUNK, len(test))), [None])
             answers = network(images).class_logits.argmax(dim=1)
             others = [images.flip(3), *(shifted(images, pixels) for pixels in (1, 2, 4))]
             for name, other in zip(changed, others, strict=True):

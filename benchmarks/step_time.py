@@ -22,7 +22,7 @@ RECIPE = ("demo", ["batch.size=256", "batch.labeled=32"])
 
 
 def bare_passes(trainer: Trainer) -> Callable[[], None]:
-    (images,) = trainer.data.train.views(torch.arange(256), [None])
+    (images,) = trainer.data.train.make_views(torch.arange(256), [None])
     optimizers = [
         torch.optim.SGD(
             student.parameters(), lr=1e-6, momentum=0.9, weight_decay=1e-4, nesterov=True

@@ -130,7 +130,7 @@ def test_a_run_ends_with_the_grid_that_began_it(
     long_grid.communicate(timeout=60)  # until the worker has ended, too: it holds the same output
     assert run.checkpoint.is_file()
     assert not run.result.is_file()
-    with run.reserved():
+    with run.lock():
         pass  # nobody else trains it
 
 

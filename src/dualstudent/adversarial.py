@@ -84,12 +84,12 @@ def virtual_adversarial(
     with disable_noise(network), torch.autocast(images.device.type, enabled=False):
         with torch.no_grad():
             target = network(images).class_logits.softmax(dim=1)
-        direction = _unit(torch.randn_like(images))
+        direction = _normalize(torch.randn_like(images))
         for _ in range(power_iterations):
             change = (finite_difference * direction).requires_grad_()
             divergence = kl(network(images + change).class_logits, target).sum()
             (gradient,) = torch.autograd.grad(divergence, change)
-            direction = _unit(gradient)
+            direction = _normalize(gradient)
     return epsilon * direction
 
 
@@ -115,7 +115,7 @@ def fast_gradient_sign(loss: Tensor, images: Tensor, epsilon: float) -> Tensor:
     return images.detach() + epsilon * gradient.sign()
 
 
-def _unit(vectors: Tensor) -> Tensor:
+def _normalize(vectors: Tensor) -> Tensor:
     """Each sample at length 1, or 0 if it is; first brought to where squares do not underflow."""
     flat = vectors.flatten(1)
     largest = flat.abs().amax(dim=1, keepdim=True)

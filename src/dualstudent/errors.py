@@ -13,7 +13,7 @@ class UserError(ValueError):
     """
 
 
-def refuse(problems: Iterable[str], where: str = "") -> None:
+def raise_problems(problems: Iterable[str], where: str = "") -> None:
     """Raise if there is a problem; the message names the first ten, to be mended in one go.
 
     Args:
@@ -21,8 +21,8 @@ def refuse(problems: Iterable[str], where: str = "") -> None:
         where: all of them are.
 
     Example:
-        >>> refuse([])
-        >>> refuse(["line 2 has no path", "line 7 has no path"], "my.csv")
+        >>> raise_problems([])
+        >>> raise_problems(["line 2 has no path", "line 7 has no path"], "my.csv")
         Traceback (most recent call last):
         dualstudent.errors.UserError: my.csv: line 2 has no path; line 7 has no path
     """

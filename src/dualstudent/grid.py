@@ -61,10 +61,10 @@ def run_grid(
     done = dict.fromkeys(recipes, 0)  # epochs
     waiting = [name for name in recipes if not runs[name].result.is_file()]
     for name in recipes.keys() - set(waiting):
-        Run.open(folder / name).check_is_of(recipes[name])
+        Run.open(folder / name).check_recipe(recipes[name])
         done[name] = recipes[name].schedule.epochs
     progress.on_start(sum(done.values()), sum(r.schedule.epochs for r in recipes.values()))
-    at_a_time = workers or runs_at_a_time(recipes.values())
+    at_a_time = workers or count_parallel_runs(recipes.values())
     with StopRequest() as stop, _Workers(min(at_a_time, len(waiting))) as pool:
         while waiting or pool.busy:
             while waiting and pool.idle:
@@ -81,7 +81,7 @@ def run_grid(
     return runs
 
 
-def runs_at_a_time(recipes: Iterable[Recipe]) -> int:
+def count_parallel_runs(recipes: Iterable[Recipe]) -> int:
     """One where a GPU computes, which a run then has to itself; else one a core."""
     return 1 if any(recipe.device.gpu for recipe in recipes) else count_cores()
 
@@ -118,7 +118,7 @@ class _Workers:
         try:
             connection.send((name, recipe, folder))
         except BrokenPipeError as error:
-            raise UserError(_died(name)) from error
+            raise UserError(_describe_death(name)) from error
         self.busy[connection] = name
 
     def collect(self, seconds: float) -> dict[str, int]:
@@ -127,7 +127,7 @@ class _Workers:
         for connection in wait(list(self.busy), seconds):
             assert isinstance(connection, Connection)
             name = self.busy[connection]
-            message = _received(connection, name)
+            message = _receive(connection, name)
             if isinstance(message, int):
                 epochs[name] = message
             elif message:
@@ -138,17 +138,17 @@ class _Workers:
         return epochs
 
 
-class _Reports(Callback):
+class _Reporter(Callback):
     """Tells the parent how many epochs a run has behind it."""
 
     def __init__(self, connection: Connection, epochs: int) -> None:
         self._connection, self._epochs = connection, epochs
 
     def on_start(self, step: int, total: int) -> None:
-        _tell(self._connection, self._epochs * step // total)
+        _send(self._connection, self._epochs * step // total)
 
     def on_epoch(self, record: dict[str, Any]) -> None:
-        _tell(self._connection, int(record["epoch"]))
+        _send(self._connection, int(record["epoch"]))
 
 
 def _work(connection: Connection) -> None:
@@ -161,30 +161,30 @@ def _work(connection: Connection) -> None:
         except EOFError:  # the parent is done, or gone
             return
         try:
-            train_or_resume(recipe, folder, _Reports(connection, recipe.schedule.epochs))
+            train_or_resume(recipe, folder, _Reporter(connection, recipe.schedule.epochs))
         except Interrupted:
             return
         except (UserError, OSError) as error:
-            _tell(connection, f"{name}: {error}")
+            _send(connection, f"{name}: {error}")
         else:
-            _tell(connection, "")
+            _send(connection, "")
 
 
-def _tell(connection: Connection, message: int | str) -> None:
+def _send(connection: Connection, message: int | str) -> None:
     """How many epochs are done, or at the end of a run what went wrong, else nothing."""
     with contextlib.suppress(BrokenPipeError):  # the parent has stopped listening
         connection.send(message)
 
 
-def _received(connection: Connection, name: str) -> int | str:
+def _receive(connection: Connection, name: str) -> int | str:
     try:
         message: int | str = connection.recv()
     except (EOFError, ConnectionResetError):
-        return _died(name)
+        return _describe_death(name)
     return message
 
 
-def _died(name: str) -> str:
+def _describe_death(name: str) -> str:
     return (
         f"{name}: its process died, perhaps for lack of memory; close other programs, and the "
         "same command continues"

@@ -88,12 +88,12 @@ def map_threads(
     """
     pool = ThreadPoolExecutor(workers)
     try:
-        yield _in_order(pool, work, pieces, 2 * workers)
+        yield _yield_in_order(pool, work, pieces, 2 * workers)
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _in_order(
+def _yield_in_order(
     pool: ThreadPoolExecutor, work: Callable[[Piece], Result], pieces: Iterable[Piece], window: int
 ) -> Iterator[Result]:
     waiting: deque[Future[Result]] = deque()

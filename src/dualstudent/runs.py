@@ -9,7 +9,7 @@ from dualstudent.errors import escape_line
 from dualstudent.recipes.schema import Recipe
 from dualstudent.report.page import write_report
 from dualstudent.training.callbacks import Callback
-from dualstudent.training.distributed import followers
+from dualstudent.training.distributed import start_followers
 from dualstudent.training.model import load_trained
 from dualstudent.training.recorder import Recorder
 from dualstudent.training.run import Run
@@ -44,10 +44,10 @@ def train(
     """
     folder = Path(folder)
     Run.check_free(folder)
-    with followers(recipe, folder):
+    with start_followers(recipe, folder):
         trainer = Trainer(recipe, data)
         run = Run.create(folder, trainer.recipe, trainer.data)
-        with run.reserved():
+        with run.lock():
             Recorder(trainer, run, callbacks).run_to_end()
     _draw_page(run, lambda: trainer)
     return run
@@ -70,7 +70,7 @@ def resume(
         _draw_page(run, lambda: load_trained(run, data))
         return run
     recipe = run.read_recipe()
-    with run.reserved(), followers(recipe, run.folder):
+    with run.lock(), start_followers(recipe, run.folder):
         trainer = Trainer(recipe, data, run.check_same_data)
         recorder = Recorder(trainer, run, callbacks)
         recorder.restore()
@@ -86,7 +86,7 @@ def train_or_resume(
     folder = Path(folder)
     if not folder.exists() or not any(folder.iterdir()):
         return train(recipe, folder, callbacks)
-    Run.open(folder).check_is_of(recipe)
+    Run.open(folder).check_recipe(recipe)
     return resume(folder, callbacks)
 
 

@@ -27,7 +27,7 @@ def explain(error: ValidationError, settings: type[BaseModel], table: Table) -> 
     """
     texts: dict[str, str] = {}
     for problem in error.errors():
-        key = _key(problem["loc"], table)
+        key = _name_key(problem["loc"], table)
         message = problem["msg"].removeprefix("Value error, ")
         message = message[0].lower() + message[1:]
         if problem["type"] == "missing":
@@ -38,7 +38,7 @@ def explain(error: ValidationError, settings: type[BaseModel], table: Table) -> 
         elif problem["type"] == "union_tag_not_found":
             texts[key] = f"{key}.name is missing"
         elif problem["type"] == "extra_forbidden":
-            advice = _instead_of(key, list(_known_keys(settings, table)))
+            advice = _suggest_key(key, list(_list_keys(settings, table)))
             texts[key] = f"{key} = {problem['input']!r}: unknown key{advice}"
         elif problem["type"] == "model_type" and isinstance(problem["loc"][-1], int):
             texts[key] = f"{key}: write each of them as a section [[{key}]]"
@@ -63,26 +63,26 @@ def suggest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def _instead_of(key: str, known: list[str]) -> str:
+def _suggest_key(key: str, known: list[str]) -> str:
     """The end of a message: the key that must have been meant, or all of its section."""
     section, _, last = key.rpartition(".")
-    here = [_last(other) for other in known if other.rpartition(".")[0] == section]
+    here = [_last_part(other) for other in known if other.rpartition(".")[0] == section]
     close = difflib.get_close_matches(last, here, n=1, cutoff=_NEAR)
     if close:
         return f"; did you mean {'.'.join(filter(None, (section, close[0])))!r}?"
-    elsewhere = difflib.get_close_matches(last, map(_last, known), n=1, cutoff=_NEAR)
+    elsewhere = difflib.get_close_matches(last, map(_last_part, known), n=1, cutoff=_NEAR)
     if elsewhere:
-        meant = [repr(other) for other in known if _last(other) == elsewhere[0]]
+        meant = [repr(other) for other in known if _last_part(other) == elsewhere[0]]
         return f"; did you mean {' or '.join(meant)}?"
     there = f"{section} has" if section else "there are"
     return f"; {there} {', '.join(here)}" if here else ""
 
 
-def _last(key: str) -> str:
+def _last_part(key: str) -> str:
     return key.rpartition(".")[2]
 
 
-def _key(location: tuple[int | str, ...], table: Table) -> str:
+def _name_key(location: tuple[int | str, ...], table: Table) -> str:
     """The location without the names that tell methods and networks apart, and within a value."""
     keys: list[str] = []
     inside: Any = table
@@ -98,7 +98,7 @@ def _key(location: tuple[int | str, ...], table: Table) -> str:
     return ".".join(keys)
 
 
-def _known_keys(settings: type[BaseModel], table: Table, prefix: str = "") -> Iterator[str]:
+def _list_keys(settings: type[BaseModel], table: Table, prefix: str = "") -> Iterator[str]:
     """What can be set, given the methods, networks and rows that ``table`` names."""
     for key, field in settings.model_fields.items():
         yield prefix + key
@@ -110,9 +110,9 @@ def _known_keys(settings: type[BaseModel], table: Table, prefix: str = "") -> It
                 for number, each in enumerate(inside):
                     if isinstance(each, dict):
                         of_each = f"{prefix}{key}.{each.get('name', number)}."
-                        yield from _known_keys(kind, each, of_each)
+                        yield from _list_keys(kind, each, of_each)
             else:
                 inner = inside if isinstance(inside, dict) else {}
                 name = kind.model_fields.get("name")
                 if name is None or name.default == inner.get("name"):
-                    yield from _known_keys(kind, inner, f"{prefix}{key}.")
+                    yield from _list_keys(kind, inner, f"{prefix}{key}.")

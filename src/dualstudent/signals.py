@@ -42,7 +42,7 @@ class StopRequest:
         if threading.current_thread() is threading.main_thread():
             for number in STOPS:
                 if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
-                    self._previous[number] = signal.signal(number, self._take_note)
+                    self._previous[number] = signal.signal(number, self._note_signal)
         return self
 
     def __exit__(
@@ -55,7 +55,7 @@ class StopRequest:
             signal.signal(number, handler)
         self._previous.clear()
 
-    def _take_note(self, number: int, frame: FrameType | None) -> None:
+    def _note_signal(self, number: int, frame: FrameType | None) -> None:
         self.received = self.received or number
         if signal.SIGINT in self._previous:
             signal.signal(signal.SIGINT, self._previous.pop(signal.SIGINT))

@@ -21,7 +21,7 @@ BYTES = np.random.default_rng(0).integers(0, 256, (6, 4, 5, 3), dtype=np.uint8)
 
 
 def clean(samples: Samples) -> Tensor:
-    (views,) = samples.views(torch.arange(len(samples)), [None])
+    (views,) = samples.make_views(torch.arange(len(samples)), [None])
     return views
 
 
@@ -84,9 +84,9 @@ def test_who_has_a_label_and_who_teaches() -> None:
     assert data.labels.tolist() == [1, -1, 0, -1, -1, 1]
     assert data.labeled.tolist() == [0, 2, 5]
     assert data.unlabeled.tolist() == [0, 1, 2, 3, 4, 5]
-    assert not data.everything_labeled
+    assert not data.fully_labeled
     assert len(data.test) == len(data.test_labels) == 0
-    assert prepare_arrays(BYTES, [0, 1] * 3).everything_labeled
+    assert prepare_arrays(BYTES, [0, 1] * 3).fully_labeled
 
 
 def test_a_test_set_is_scaled_like_the_training_data_and_coded_like_its_labels() -> None:
@@ -125,7 +125,7 @@ def test_perturbations_reach_the_views() -> None:
     images = prepare_arrays(BYTES, y, transforms=Transforms(weak=Transform(noise=0.1)))
     features = prepare_arrays(vectors, y, perturbation=FeaturePerturbation(noise=0.1))
     for data in (images, features):
-        one, other = data.train.views(torch.arange(6), [None, Draw("weak", torch.Generator())])
+        one, other = data.train.make_views(torch.arange(6), [None, Draw("weak", torch.Generator())])
         assert (other - one).std().item() == pytest.approx(0.1, rel=0.2)
     with pytest.raises(UserError, match="out of sight"):
         prepare_arrays(BYTES, y, transforms=Transforms(weak=Transform(translate=4)))

@@ -13,9 +13,9 @@ ROWS = np.random.default_rng(0).normal(1e6, [0.5, 3.0, 0.0], (5000, 3))
 
 
 def samples(noise: float = 0.0, dropout: float = 0.0, rows: int = 5000) -> FeatureSamples:
-    scale = Standardization.of(ROWS)
+    scale = Standardization.measure(ROWS)
     perturbation = FeaturePerturbation(noise=noise, dropout=dropout)
-    return FeatureSamples(scale.applied(ROWS[:rows]), perturbation, scale)
+    return FeatureSamples(scale.apply(ROWS[:rows]), perturbation, scale)
 
 
 def drawn(seed: int, policy: Policy = "weak") -> Draw:
@@ -27,47 +27,47 @@ def test_features_are_brought_to_one_scale_as_scikit_learn_does_it(kind: type) -
     """Also far from 0, where single precision would lose them, and where nothing changes."""
     rows: np.ndarray = ROWS.astype(kind)
     expected = StandardScaler().fit_transform(rows.astype(np.float64))
-    applied = Standardization.of(rows).applied(rows)
+    applied = Standardization.measure(rows).apply(rows)
     assert applied.dtype == torch.float32
     np.testing.assert_allclose(applied.numpy(), expected, atol=1e-5)
 
 
 def test_new_samples_are_measured_by_the_training_data() -> None:
     scale = Standardization(np.array([1.0, 2.0]), np.array([2.0, 4.0]))
-    assert scale.applied(np.array([[3.0, 0.0]])).tolist() == [[1.0, -0.5]]
+    assert scale.apply(np.array([[3.0, 0.0]])).tolist() == [[1.0, -0.5]]
 
 
 def test_clean_is_clean_and_every_view_is_drawn_by_its_own_generator() -> None:
     indices = torch.tensor([7, 3])
-    vectors = Standardization.of(ROWS).applied(ROWS)
-    clean, one, again, other = samples(noise=0.5, dropout=0.3).views(
+    vectors = Standardization.measure(ROWS).apply(ROWS)
+    clean, one, again, other = samples(noise=0.5, dropout=0.3).make_views(
         indices, [None, drawn(1), drawn(1), drawn(2)]
     )
     assert torch.equal(clean, vectors[indices])
     assert torch.equal(one, again)
     assert not torch.equal(one, other)
-    unperturbed, _ = samples().views(indices, [drawn(1), None])
+    unperturbed, _ = samples().make_views(indices, [drawn(1), None])
     assert torch.equal(unperturbed, clean)
 
 
 def test_a_strong_view_is_as_a_weak_one_unless_said_otherwise() -> None:
     indices = torch.arange(100)
     same = samples(noise=0.5)
-    weak, strong = same.views(indices, [drawn(1), drawn(1, "strong")])
+    weak, strong = same.make_views(indices, [drawn(1), drawn(1, "strong")])
     assert torch.equal(weak, strong)
 
-    scale = Standardization.of(ROWS)
+    scale = Standardization.measure(ROWS)
     noise = [FeaturePerturbation(noise=sigma) for sigma in (0.1, 1.0)]
-    other = FeatureSamples(scale.applied(ROWS), noise[0], scale, strong=noise[1]).to("cpu")
-    clean, weak, strong = other.views(indices, [None, drawn(1), drawn(1, "strong")])
+    other = FeatureSamples(scale.apply(ROWS), noise[0], scale, strong=noise[1]).to("cpu")
+    clean, weak, strong = other.make_views(indices, [None, drawn(1), drawn(1, "strong")])
     torch.testing.assert_close(strong - clean, 10 * (weak - clean), rtol=0.01, atol=1e-5)
 
 
 def test_noise_and_missing_features_are_as_strong_as_asked_for() -> None:
     indices = torch.arange(5000)
-    clean, noisy = samples(noise=0.5).views(indices, [None, drawn(0)])
+    clean, noisy = samples(noise=0.5).make_views(indices, [None, drawn(0)])
     assert (noisy - clean).std().item() == pytest.approx(0.5, rel=0.02)
-    clean, holed = samples(dropout=0.3).views(indices, [None, drawn(0)])
+    clean, holed = samples(dropout=0.3).make_views(indices, [None, drawn(0)])
     changing = slice(0, 2)  # the third feature is 0 anyway
     missing = holed[:, changing] == 0
     assert missing.float().mean().item() == pytest.approx(0.3, abs=0.02)
@@ -76,9 +76,9 @@ def test_noise_and_missing_features_are_as_strong_as_asked_for() -> None:
 
 def test_views_do_not_change_the_samples() -> None:
     held = samples(noise=1.0, dropout=0.5)
-    (before,) = held.views(torch.arange(5000), [None])
-    held.views(torch.arange(5000), [drawn(0), drawn(1)])
-    (after,) = held.views(torch.arange(5000), [None])
+    (before,) = held.make_views(torch.arange(5000), [None])
+    held.make_views(torch.arange(5000), [drawn(0), drawn(1)])
+    (after,) = held.make_views(torch.arange(5000), [None])
     assert torch.equal(before, after)
 
 
@@ -91,7 +91,7 @@ def test_what_must_be_known_to_use_a_model_is_handed_out() -> None:
 def test_other_samples_have_another_fingerprint() -> None:
     def fingerprint(held: FeatureSamples) -> str:
         digest = hashlib.sha256()
-        held.identify(digest)
+        held.update_digest(digest)
         return digest.hexdigest()
 
     assert fingerprint(samples()) == fingerprint(samples(noise=1.0)) != fingerprint(samples(rows=9))

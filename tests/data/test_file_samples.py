@@ -49,7 +49,7 @@ def paths(folder: Path) -> list[Path]:
 
 
 def test_a_clean_view_is_the_normalized_centre(samples: FileSamples, folder: Path) -> None:
-    (views,) = samples.views(POSITIONS, [None])
+    (views,) = samples.make_views(POSITIONS, [None])
 
     assert views.shape == (4, 3, 32, 32)
     assert views.dtype == torch.float32
@@ -67,8 +67,8 @@ def test_a_clean_view_is_the_normalized_centre(samples: FileSamples, folder: Pat
 
 
 def test_pictures_are_the_clean_views_as_bytes(samples: FileSamples) -> None:
-    (views,) = samples.views(POSITIONS, [None])
-    pictures = samples.pictures(POSITIONS)
+    (views,) = samples.make_views(POSITIONS, [None])
+    pictures = samples.read_pixels(POSITIONS)
     assert pictures is not None
     mean, std = (torch.tensor(each)[:, None, None] for each in (SCALE.mean, SCALE.std))
     assert torch.equal(pictures, (255 * (views * std + mean)).round().to(torch.uint8))
@@ -77,7 +77,7 @@ def test_pictures_are_the_clean_views_as_bytes(samples: FileSamples) -> None:
 def test_a_perturbed_view_is_a_function_of_the_generator(
     samples: FileSamples, folder: Path
 ) -> None:
-    (views,) = samples.views(POSITIONS, [drawn(5)])
+    (views,) = samples.make_views(POSITIONS, [drawn(5)])
 
     numbers = LINE.weak.draw(4, make_generator(5))
     photos = [to_tensor(paths(folder)[index]) for index in POSITIONS.tolist()]
@@ -90,7 +90,7 @@ def test_a_perturbed_view_is_a_function_of_the_generator(
 def test_all_views_come_from_one_decoding(
     samples: FileSamples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    alone = [samples.views(POSITIONS, [None])[0], samples.views(POSITIONS, [drawn(1)])[0]]
+    alone = [samples.make_views(POSITIONS, [None])[0], samples.make_views(POSITIONS, [drawn(1)])[0]]
     decoded: list[Path] = []
 
     def decode(path: Path, channels: int) -> object:
@@ -99,7 +99,7 @@ def test_all_views_come_from_one_decoding(
 
     monkeypatch.setattr(file_samples, "decode", decode)
 
-    together = samples.views(POSITIONS, [None, drawn(1), drawn(2)])
+    together = samples.make_views(POSITIONS, [None, drawn(1), drawn(2)])
 
     assert len(decoded) == len(POSITIONS)
     assert torch.equal(together[0], alone[0])
@@ -108,12 +108,12 @@ def test_all_views_come_from_one_decoding(
 
 
 def test_views_travel_as_bytes(samples: FileSamples) -> None:
-    unfinished = samples.unfinished(POSITIONS, [None, drawn(1)])
+    unfinished = samples.make_raw_views(POSITIONS, [None, drawn(1)])
 
     assert {view.dtype for view in unfinished} == {torch.uint8}
     for view, expected in zip(
-        samples.finished(unfinished),
-        samples.views(POSITIONS, [None, drawn(1)]),
+        samples.finish_views(unfinished),
+        samples.make_views(POSITIONS, [None, drawn(1)]),
         strict=True,
     ):
         assert torch.equal(view, expected)
@@ -126,7 +126,7 @@ def test_all_broken_files_are_named_at_once(samples: FileSamples, folder: Path) 
     gone.unlink()
 
     with pytest.raises(BrokenSamples) as error:
-        samples.views(torch.tensor([7, 5, 0, 2]), [None])
+        samples.make_views(torch.tensor([7, 5, 0, 2]), [None])
 
     assert error.value.reasons.keys() == {0, 2, 3}
     assert error.value.reasons[0].startswith(f"{cut_off}: broken or cut off")
@@ -138,7 +138,7 @@ def test_gray_and_cmyk_photos_become_color(samples: FileSamples, folder: Path) -
     Image.new("L", (50, 40), 128).save(paths(folder)[0], "JPEG")
     Image.new("CMYK", (50, 40), (0, 255, 255, 0)).save(paths(folder)[1], "JPEG")
 
-    (views,) = samples.unfinished(torch.tensor([0, 1]), [None])
+    (views,) = samples.make_raw_views(torch.tensor([0, 1]), [None])
 
     assert views[0, :, 5, 5].tolist() == [128, 128, 128]
     assert views[1, :, 5, 5].tolist() == pytest.approx([255, 0, 0], abs=3)
@@ -148,14 +148,14 @@ def test_photos_get_noise_and_shifts_like_images_in_memory(folder: Path) -> None
     files = load_imagenet("train", folder)
     plain = FileSamples(files, 32, Transforms(), SCALE)
     noisy = FileSamples(files, 32, Transforms(strong=Transform(noise=0.5, translate=3)), SCALE)
-    (clean,) = plain.views(POSITIONS, [None])
+    (clean,) = plain.make_views(POSITIONS, [None])
     draws = [None, drawn(1), Draw("strong", make_generator(2))]
-    unfinished = noisy.unfinished(POSITIONS, draws)
-    views = noisy.finished(unfinished)
+    unfinished = noisy.make_raw_views(POSITIONS, draws)
+    views = noisy.finish_views(unfinished)
 
     assert torch.equal(views[0], clean)
     assert torch.equal(views[1], clean)  # the weak transform does nothing
-    pixels = plain.pictures(POSITIONS)
+    pixels = plain.read_pixels(POSITIONS)
     assert pixels is not None
     strong = Transform(noise=0.5, translate=3)
     assert torch.equal(views[2], perturb(pixels, strong, SCALE, make_generator(2)))

@@ -11,9 +11,9 @@ from PIL import Image
 from dualstudent import DataSettings, UserError, prepare
 from dualstudent.data.images.decoding import decode, resize
 from dualstudent.data.prepared import PreparedData
-from dualstudent.data.samples import ImageSamples, feed
+from dualstudent.data.samples import ImageSamples, hash_tensor
 from dualstudent.recipes import load_recipe
-from dualstudent.recipes.chooser import locate_images, recipe_for_images
+from dualstudent.recipes.chooser import locate_images, use_own_images
 from tests.support.digit_files import CLASSES, write_digits
 from tests.support.pictures import save_picture
 
@@ -30,7 +30,7 @@ def digits(tmp_path: Path) -> Path:
 
 def pixels_of(data: PreparedData, test: bool = False) -> torch.Tensor:
     samples = data.test if test else data.train
-    pixels = samples.pictures(torch.arange(len(samples)))
+    pixels = samples.read_pixels(torch.arange(len(samples)))
     assert pixels is not None
     return pixels
 
@@ -41,7 +41,7 @@ def expected(path: Path, size: int = 8) -> torch.Tensor:
 
 def test_every_part_of_a_folder_is_where_it_belongs(digits: Path) -> None:
     data = prepare(DataSettings(path=digits, image_size=8, channels=1), seed=0)
-    listing = DataSettings(path=digits).listing()
+    listing = DataSettings(path=digits).list_images()
     assert set(data.classes) == set(CLASSES)
     assert (len(data.labeled), len(data.unlabeled), len(data.test)) == (60, 30, 20)
     assert set(data.labels[data.unlabeled].tolist()) == {-1}
@@ -67,7 +67,7 @@ def test_figures_can_be_compared_as_long_as_the_test_is_the_same(digits: Path) -
     fewer = prepared()
     assert fewer.fingerprint() != before.fingerprint()
     assert fewer.test_fingerprint() == before.test_fingerprint()
-    assert (before.left_out, fewer.left_out) == (0, 1)
+    assert (before.unreadable, fewer.unreadable) == (0, 1)
 
     image = next((digits / "test" / "3").iterdir())
     image.rename(digits / "test" / "4" / image.name)
@@ -95,8 +95,8 @@ def test_the_fingerprint_is_that_of_the_images_in_order_wherever_they_lie(digits
         (pixels_of(data), data.labels),
         (pixels_of(data, test=True), data.test_labels),
     ):
-        feed(again, images)
-        feed(again, labels)
+        hash_tensor(again, images)
+        hash_tensor(again, labels)
     assert data.fingerprint() == again.hexdigest()
     assert data.settings == settings
 
@@ -120,7 +120,7 @@ def test_copies_of_images_to_validate_on_train_nothing(tmp_path: Path) -> None:
     digits = write_digits(tmp_path / "digits", labeled=10, unlabeled=30, test=0)
     settings = DataSettings(path=digits, image_size=8, channels=1, validation=0.2)
     first = prepare(settings, seed=0)
-    listing = settings.listing()
+    listing = settings.list_images()
     held = sorted(set(range(100)) - set(first.labeled.tolist()))
     for number, index in enumerate(held):
         path = listing.paths[index]
@@ -156,12 +156,12 @@ def test_without_unlabeled_images_all_labels_teach_but_those_held_out(tmp_path: 
     digits = write_digits(tmp_path / "digits", labeled=10, unlabeled=0, test=0)
     settings = DataSettings(path=digits, image_size=8, channels=1, validation=0.2)
     data = prepare(settings, seed=0)
-    assert data.everything_labeled
+    assert data.fully_labeled
     assert len(data.unlabeled) == 80
 
 
 def test_a_table_in_any_order(digits: Path) -> None:
-    listing = DataSettings(path=digits).listing()
+    listing = DataSettings(path=digits).list_images()
     names = {-1: "", **dict(enumerate("klmnopqrst"))}
     lines = [
         f"{number}.png,{names[label]},{part}"
@@ -193,7 +193,7 @@ def test_adaptation_takes_labels_from_one_folder_and_all_else_from_the_other(
     target = write_digits(tmp_path / "target", labeled=2, unlabeled=25, test=15, ending=".bmp")
     data = prepare(DataSettings(path=source, target_path=target, image_size=8, channels=1), seed=0)
     assert (len(data.labeled), len(data.unlabeled), len(data.test)) == (60, 20 + 25, 15)
-    listing = DataSettings(path=source, target_path=target).listing()
+    listing = DataSettings(path=source, target_path=target).list_images()
     assert {path.suffix for path in listing.paths[60:]} == {".bmp"}
 
 
@@ -224,7 +224,7 @@ def test_formats_and_sizes_can_be_mixed(tmp_path: Path) -> None:
     (data / "a" / "broken.png").write_bytes(b"no image")
     prepared = prepare(DataSettings(path=data, image_size=16), seed=0)
     assert pixels_of(prepared).shape == (6, 3, 16, 16)
-    listing = DataSettings(path=data).listing()
+    listing = DataSettings(path=data).list_images()
     paths = [path for path in listing.paths if path.name != "broken.png"]
     for index, path in enumerate(paths):
         wanted = torch.from_numpy(resize(decode(path, 3), 16).copy())
@@ -247,7 +247,7 @@ def test_settings_that_do_not_go_with_a_path(key: str, value: object, message: s
 def test_a_folder_whose_name_is_no_text_is_refused_before_anything_is_done(tmp_path: Path) -> None:
     folder = write_digits(tmp_path / os.fsdecode(b"d\xff"), unlabeled=5, test=0)
     with pytest.raises(UserError, match=r"data\.path = .*is not UTF-8, as recipes are; rename"):
-        recipe_for_images("demo", locate_images(folder), [])
+        use_own_images("demo", locate_images(folder), [])
 
 
 def test_settings_that_need_a_path() -> None:

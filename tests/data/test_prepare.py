@@ -22,7 +22,7 @@ DIGITS = load_images("digits-8x8", "train", NOWHERE)
 
 def convert_image(samples: Samples) -> Tensor:
     """The bytes behind clean samples, whose values are in [−1, 1]."""
-    (clean,) = samples.views(torch.arange(len(samples)), [None])
+    (clean,) = samples.make_views(torch.arange(len(samples)), [None])
     return ((clean + 1) * 127.5).round().to(torch.uint8)
 
 
@@ -34,7 +34,7 @@ def test_a_few_labels_hide_all_others() -> None:
     assert torch.equal(data.labels[data.labeled], DIGITS.labels[data.labeled])
     assert (data.labels[data.unlabeled] == -1).all()
     assert torch.equal(convert_image(data.train), DIGITS.pixels)
-    assert not data.everything_labeled
+    assert not data.fully_labeled
     test = load_images("digits-8x8", "test", NOWHERE)
     assert torch.equal(convert_image(data.test), test.pixels)
     assert torch.equal(data.test_labels, test.labels)
@@ -72,7 +72,7 @@ def test_a_split_of_other_images_is_refused(tmp_path: Path) -> None:
 def test_all_labels_teach_and_are_taught() -> None:
     data = prepare(DataSettings(source="digits-8x8"), seed=0)
 
-    assert data.everything_labeled
+    assert data.fully_labeled
     assert torch.equal(data.labels, DIGITS.labels)
     assert data.labeled.tolist() == data.unlabeled.tolist() == [*range(1442)]
 
@@ -104,7 +104,7 @@ def test_adaptation_takes_labels_from_the_source_and_hides_those_of_the_target(
     hidden = torch.ones(5442, dtype=torch.bool)
     hidden[data.labeled] = False
     assert (data.labels[hidden] == -1).all()
-    assert not data.everything_labeled
+    assert not data.fully_labeled
     test = load_images("mnist-5k", "test", NOWHERE).resize(12)
     assert torch.equal(convert_image(data.test), test.pixels)
     assert torch.equal(data.test_labels, test.labels)
@@ -203,7 +203,7 @@ def test_two_classes_of_imagenet_at_the_size_asked_for(
     assert data.train.workers == 3
     smaller = prepare(settings.model_copy(update={"image_size": 48, "workers": 0}), seed=0)
     assert (smaller.test.shape, smaller.test.workers) == ((3, 48, 48), 0)
-    (views,) = smaller.test.views(torch.arange(4), [None])
+    (views,) = smaller.test.make_views(torch.arange(4), [None])
     # Class 1 is green, class 0 yellow: only the latter has much red.
     assert (views[:, 0].mean((1, 2)) > 0).tolist() == [False, False, True, True]
 

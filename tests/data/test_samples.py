@@ -27,7 +27,7 @@ def drawn(seed: int) -> Draw:
 
 def test_views_are_of_the_samples_asked_for_in_that_order() -> None:
     samples, indices = images(), torch.tensor([39, 0, 7, 7])
-    clean, view = samples.views(indices, [None, drawn(1)])
+    clean, view = samples.make_views(indices, [None, drawn(1)])
     chosen = torch.stack([samples.pixels[i] for i in (39, 0, 7, 7)])
     assert torch.equal(clean, normalize(chosen, Normalization()))
     assert torch.equal(view, perturb(chosen, EVERYTHING.weak, Normalization(), drawn(1).generator))
@@ -40,7 +40,7 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
     def has(free: int) -> None:
         monkeypatch.setattr(
-            samples_module, "free_memory", lambda device: free if device == META else None
+            samples_module, "get_free_memory", lambda device: free if device == META else None
         )
 
     return has
@@ -56,7 +56,7 @@ def test_images_stay_on_the_host_if_they_take_more_than_a_quarter_of_a_device(
     assert there.pixels.device == (torch.device("cpu") if surplus else META)
     if surplus:
         assert there.pixels.data_ptr() == samples.pixels.data_ptr()  # and are no copy
-    (clean,) = there.views(torch.tensor([3, 1]), [None])
+    (clean,) = there.make_views(torch.tensor([3, 1]), [None])
     assert clean.device == META  # views are made there in either case
     assert clean.shape == (2, 3, 8, 8)
 
@@ -81,8 +81,8 @@ def test_views_of_images_brought_over_batch_by_batch_are_the_same_bit_for_bit() 
         samples.pixels.as_subclass(Elsewhere), EVERYTHING, Normalization(), torch.device("cpu")
     )
     for one, other in zip(
-        samples.views(indices, [None, drawn(1), drawn(2)]),
-        held.views(indices, [None, drawn(1), drawn(2)]),
+        samples.make_views(indices, [None, drawn(1), drawn(2)]),
+        held.make_views(indices, [None, drawn(1), drawn(2)]),
         strict=True,
     ):
         assert torch.equal(one, other)
@@ -103,14 +103,14 @@ def test_indices_of_a_step_stay_where_the_samples_are(memory: Callable[[int], No
         labels[:0],
     )
     looked: list[torch.device] = []
-    views = ImageSamples.views
+    views = ImageSamples.make_views
 
     def noting(self: ImageSamples, indices: torch.Tensor, draws: list[None]) -> object:
         looked.append(indices.device)
         return views(self, indices, draws)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ImageSamples, "views", noting)
+        patch.setattr(ImageSamples, "make_views", noting)
         patch.setattr(
             readers, "make_generator", lambda *_, device: None
         )  # meta devices draw nothing

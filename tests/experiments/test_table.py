@@ -11,7 +11,7 @@ from dualstudent.experiments.reading import load_experiment
 from dualstudent.experiments.results import find_finished_runs
 from dualstudent.experiments.schema import Cell
 from dualstudent.experiments.table import build_table, write_csv
-from dualstudent.training.result import summarize_metrics
+from dualstudent.training.recorder import summarize_metrics
 from tests.support.experiments import SMALL, runs_of, small_plan
 
 

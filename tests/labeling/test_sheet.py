@@ -187,14 +187,14 @@ def test_trusted_are_the_stable_agreed_and_sure_ones_by_what_the_test_says(
 
 
 def own_paths(run: Run) -> list[str]:
-    listing = run.read_recipe().data.listing()
+    listing = run.read_recipe().data.list_images()
     return [str(listing.paths[index]) for index in listing.unlabeled]
 
 
 def test_the_sheet_with_a_few_labels_filled_in_is_a_data_set(
     sheet: list[dict[str, str]], place: Path, run: Run, command: Command
 ) -> None:
-    before = run.read_recipe().data.listing()
+    before = run.read_recipe().data.list_images()
     for row in sheet[:20]:
         row["label"] = truth_of(row["path"])
     with (place / "filled.csv").open("w", newline="", encoding="utf-8") as file:
@@ -242,7 +242,7 @@ def test_the_order_is_by_doubt_nearby_and_later_by_doubt_alone(
     network, data = training.method.evaluated["student1"].eval(), training.data
     with torch.inference_mode():
         features, labeled = (
-            network(data.train.views(which, [None])[0]).features.double().numpy()
+            network(data.train.make_views(which, [None])[0]).features.double().numpy()
             for which in (data.unlabeled, data.labeled)
         )
     doubt = 1 - said.probabilities.amax(dim=1).double().numpy()

@@ -20,7 +20,7 @@ from dualstudent.methods import (
     PiModel,
     Task,
 )
-from dualstudent.networks.heads import DecoupledHeads, add_weight_norm
+from dualstudent.networks.layers import DecoupledHeads, add_weight_norm
 from dualstudent.prediction import Prediction
 from dualstudent.signals import Interrupted
 from dualstudent.training.checkpoint import read_tensors

@@ -9,7 +9,7 @@ from dualstudent.recipes.chooser import (
     choose_form,
     choose_recipe,
     complete_recipe,
-    recipe_request,
+    validate_request,
 )
 from dualstudent.recipes.reading import merge, validate
 from dualstudent.recipes.schema import Recipe
@@ -51,7 +51,7 @@ def test_image_size(
 ) -> None:
     for cuda, size in ((False, on_a_cpu), (True, on_a_gpu)):
         monkeypatch.setattr(torch.cuda, "is_available", lambda cuda=cuda: cuda)
-        asked = recipe_request({"path": "photos"})
+        asked = validate_request({"path": "photos"})
         assert choose_form(asked, typical, is_gray=False) == (size, 3)
         check = replace(CHECK, typical=typical, size=size)
         recipe, reasons = complete_recipe(asked, check, [])
@@ -71,7 +71,7 @@ def test_image_size(
 def test_the_form_is_as_it_is_set_else_as_suits_the_images(
     changes: list[str], form: tuple[int, int]
 ) -> None:
-    asked = recipe_request({"path": "photos"}, [*changes, "device.accelerator=cpu"])
+    asked = validate_request({"path": "photos"}, [*changes, "device.accelerator=cpu"])
     assert choose_form(asked, typical=480, is_gray=True) == form
 
 

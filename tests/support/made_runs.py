@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from dualstudent import Run, load_recipe
 from dualstudent.experiments.schema import Experiment
 from dualstudent.recipes.reading import to_toml
-from dualstudent.training.result import summarize_metrics
+from dualstudent.training.recorder import summarize_metrics
 
 Record = dict[str, Any]
 

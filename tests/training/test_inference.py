@@ -60,7 +60,7 @@ def test_instability_is_how_far_the_perturbed_view_moves_the_exported_network(ru
     with torch.no_grad():
         clean, perturbed = (
             network(view).class_logits.softmax(dim=1)
-            for view in trainer.data.test.views(first, [None, draw])
+            for view in trainer.data.test.make_views(first, [None, draw])
         )
 
     found = asked(trainer, first)

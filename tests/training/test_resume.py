@@ -125,7 +125,7 @@ def test_a_run_is_trained_by_one_process_at_a_time(tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
         train(small_recipe(), tmp_path / "run", RaisesSignalAt(3))
     run = Run.open(tmp_path / "run")
-    with run.reserved():
+    with run.lock():
         for use in (lambda: resume(run.folder), run.read_result):
             with pytest.raises(UserError, match="is being trained by another process"):
                 use()

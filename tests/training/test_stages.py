@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from dualstudent import Callback, Recipe, Run, Trainer, UserError, load_trained, resume, train
-from dualstudent.recipes.reading import recipe_table, validate
+from dualstudent.recipes.reading import read_recipe_table, validate
 from dualstudent.signals import Interrupted
 from dualstudent.training.checkpoint import read_tensors
 from dualstudent.training.model import evaluate_run
@@ -89,7 +89,9 @@ def test_a_finished_run_in_stages_is_evaluated_by_its_last_method(whole: Run) ->
 
 
 def test_the_last_stage_has_the_method_of_the_recipe() -> None:
-    table = recipe_table("demo") | {"stages": [{"name": "only", "method": {"name": "supervised"}}]}
+    table = read_recipe_table("demo") | {
+        "stages": [{"name": "only", "method": {"name": "supervised"}}]
+    }
     with pytest.raises(UserError, match="stages"):
         validate(table, "of a test")
 

@@ -35,10 +35,10 @@ def check(
     from dualstudent.cli.own_images import OwnImages
     from dualstudent.data.images.own import list_images
     from dualstudent.data.images.tables import Columns
-    from dualstudent.recipes.chooser import locate_images, recipe_request
+    from dualstudent.recipes.chooser import locate_images, validate_request
 
     changes = [] if image_size is None else [f"data.image_size={image_size}"]
-    asked = recipe_request(
+    asked = validate_request(
         locate_images(
             data,
             target_path=target,

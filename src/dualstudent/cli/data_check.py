@@ -28,7 +28,7 @@ def counts_table(check: DataCheck) -> Table:
 def summary_line(check: DataCheck) -> str:
     """Number and sizes of the images, and the memory they need at common image sizes."""
     (low_height, low_width), (high_height, high_width) = check.smallest, check.largest
-    memory = ", ".join(f"{size} px {format_bytes(check.memory(size))}" for size in _SIZES)
+    memory = ", ".join(f"{size} px {format_bytes(check.count_bytes(size))}" for size in _SIZES)
     return (
         f"{check.images:,} {'gray' if check.is_gray else 'color'} images, {check.unlabeled:,} of "
         f"them unlabeled, from {low_width} × {low_height} to {high_width} × {high_height} pixels; "

@@ -40,10 +40,10 @@ class OwnImages:
         """Choose a recipe that suits the images, print the reasons, and prepare the data.
 
         Args:
-            asked: of :func:`~dualstudent.recipes.chooser.recipe_request`, with the same changes.
+            asked: of :func:`~dualstudent.recipes.chooser.validate_request`, with the same changes.
             changes: ``"key=value"`` each; they are kept, and the other settings suit them.
         """
-        chosen = self._choose(asked, asked.data.listing(), changes)
+        chosen = self._choose(asked, asked.data.list_images(), changes)
         recipe, data = chosen.recipe, chosen.data
         self._print("the recipe chosen for these images; change anything by --set KEY=VALUE:")
         for key, reason in chosen.reasons.items():
@@ -67,7 +67,7 @@ class OwnImages:
         if settings.path is None:
             return None
         size = settings.image_size or OWN_IMAGE_SIZE
-        images = self._decode(settings.listing(), size, settings.channels)
+        images = self._decode(settings.list_images(), size, settings.channels)
         self._check(images)
         return _prepare(recipe, images)
 

@@ -38,9 +38,9 @@ def show_recipe(
 ) -> None:
     """Print the text of a recipe, to read or to save and edit."""
     from dualstudent.recipes import load_recipe
-    from dualstudent.recipes.reading import recipe_source, to_toml
+    from dualstudent.recipes.reading import read_recipe_source, to_toml
 
-    text = to_toml(load_recipe(name)) if full else recipe_source(name)
+    text = to_toml(load_recipe(name)) if full else read_recipe_source(name)
     typer.echo(text, nl=False)
 
 

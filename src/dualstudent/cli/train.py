@@ -65,7 +65,7 @@ def _read_request(
 ) -> "tuple[Recipe, str]":
     """The recipe that the user asked for, and a name for the run."""
     from dualstudent.recipes import load_recipe
-    from dualstudent.recipes.chooser import locate_images, recipe_for_images, recipe_request
+    from dualstudent.recipes.chooser import locate_images, use_own_images, validate_request
 
     if data is None:
         if target is not None:
@@ -77,5 +77,5 @@ def _read_request(
         return load_recipe(recipe, changes), Path(recipe).stem
     where = locate_images(data, target_path=target)
     if recipe is None:
-        return recipe_request(where, changes), data.resolve().name if data.is_dir() else data.stem
-    return recipe_for_images(recipe, where, changes), Path(recipe).stem
+        return validate_request(where, changes), data.resolve().name if data.is_dir() else data.stem
+    return use_own_images(recipe, where, changes), Path(recipe).stem

@@ -72,7 +72,7 @@ def prepare_arrays(
     others, their_labels = (np.asarray(X)[:0], ()) if test is None else test
     scale = train.standardization if isinstance(train, FeatureSamples) else None
     tested = make_samples(others, *views, scale)
-    test_labels = _test_labels(their_labels, classes)
+    test_labels = _encode_test_labels(their_labels, classes)
     if tested.shape != train.shape or len(tested) != len(test_labels):
         raise UserError(
             f"test: {len(tested)} samples of shape {tested.shape} with {len(test_labels)} labels; "
@@ -146,11 +146,11 @@ def make_samples(
     """
     array = np.asarray(X)
     if array.ndim == 2:
-        scale = standardization or Standardization.of(array)
+        scale = standardization or Standardization.measure(array)
         weak = perturbation or FeaturePerturbation()
-        return FeatureSamples(scale.applied(array), weak, scale, strong_perturbation)
+        return FeatureSamples(scale.apply(array), weak, scale, strong_perturbation)
     return ImageSamples(
-        _pixels(array), transforms or Transforms(), normalization or Normalization()
+        _to_pixels(array), transforms or Transforms(), normalization or Normalization()
     )
 
 
@@ -176,7 +176,7 @@ def arrays_from_dataset(dataset: Dataset[Any]) -> tuple[NDArray[Any], NDArray[An
     for index in range(length):
         sample, label = dataset[index]
         try:
-            array = _array_of(sample)
+            array = _to_array(sample)
         except UnreadableImage as error:
             raise UserError(f"sample {index} of the dataset: {error.reason}") from error
         if index == 0:
@@ -191,7 +191,7 @@ def arrays_from_dataset(dataset: Dataset[Any]) -> tuple[NDArray[Any], NDArray[An
     return samples, labels
 
 
-def _array_of(sample: Any) -> NDArray[Any]:
+def _to_array(sample: Any) -> NDArray[Any]:
     if isinstance(sample, Image.Image):
         pixels = convert_image(sample)
         return pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)
@@ -199,10 +199,10 @@ def _array_of(sample: Any) -> NDArray[Any]:
         sample = sample.permute(1, 2, 0) if sample.ndim == 3 else sample
         sample = sample.numpy(force=True)
     array = np.asarray(sample)
-    return array.astype(np.float32) if array.ndim == 1 else _bytes(array)
+    return array.astype(np.float32) if array.ndim == 1 else _to_bytes(array)
 
 
-def _test_labels(y: LabelsLike, classes: NDArray[Any]) -> Tensor:
+def _encode_test_labels(y: LabelsLike, classes: NDArray[Any]) -> Tensor:
     number = {label: code for code, label in enumerate(classes.tolist())}
     labels = np.asarray(y).tolist()
     unknown = {str(label) for label in labels if label not in number}
@@ -217,16 +217,16 @@ def is_unknown(labels: NDArray[Any]) -> NDArray[np.bool_]:
         return np.asarray((labels == -1) | np.isnan(labels))
     if labels.dtype != object:
         return np.asarray(labels == ("-1" if labels.dtype.kind in "US" else -1))
-    return np.fromiter((_stands_for_unknown(label) for label in labels), bool, len(labels))
+    return np.fromiter((_is_unknown_label(label) for label in labels), bool, len(labels))
 
 
-def _stands_for_unknown(label: Any) -> bool:
+def _is_unknown_label(label: Any) -> bool:
     if isinstance(label, float) and math.isnan(label):
         return True
     return type(label).__name__ in ("NoneType", "NAType") or label in (-1, "-1")  # NA: of pandas
 
 
-def _pixels(images: NDArray[Any]) -> Tensor:
+def _to_pixels(images: NDArray[Any]) -> Tensor:
     """(N, channels, H, W) uint8; bytes are not copied."""
     if images.ndim not in (3, 4):
         raise UserError(
@@ -240,11 +240,11 @@ def _pixels(images: NDArray[Any]) -> Tensor:
             f"X has shape {images.shape}: the channels of an array come last; "
             "use X.transpose(0, 2, 3, 1)"
         )
-    pixels = np.require(_bytes(images), requirements=["C", "W"])
+    pixels = np.require(_to_bytes(images), requirements=["C", "W"])
     return torch.from_numpy(pixels).permute(0, 3, 1, 2)
 
 
-def _bytes(images: NDArray[Any]) -> NDArray[np.uint8]:
+def _to_bytes(images: NDArray[Any]) -> NDArray[np.uint8]:
     """Images in the range 0 to 255, never all of them as floats."""
     if images.dtype == np.uint8 or images.size == 0:
         return images.astype(np.uint8, copy=False)

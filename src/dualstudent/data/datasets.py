@@ -52,7 +52,7 @@ class DataSet(Labels, Protocol):
     def select(self, indices: Tensor) -> Self:
         """Only the images at ``indices``, in that order."""
 
-    def of_classes(self, names: Sequence[str]) -> Self:
+    def select_classes(self, names: Sequence[str]) -> Self:
         """Only the images of the classes ``names``, labeled in the order of these."""
 
 
@@ -126,7 +126,7 @@ class Images:
         """Only the images at ``indices``, in that order."""
         return replace(self, pixels=self.pixels[indices], labels=self.labels[indices])
 
-    def of_classes(self, names: Sequence[str]) -> "Images":
+    def select_classes(self, names: Sequence[str]) -> "Images":
         """Only the images of the classes ``names``, labeled in the order of these."""
         kept, labels = relabel(self, names)
         return Images(self.name, self.pixels[kept], labels, classes=tuple(names))
@@ -192,7 +192,7 @@ class ImageFiles:
             self, files=self.files[where], sizes=self.sizes[where], labels=self.labels[indices]
         )
 
-    def of_classes(self, names: Sequence[str]) -> "ImageFiles":
+    def select_classes(self, names: Sequence[str]) -> "ImageFiles":
         """Only the images of the classes ``names``, labeled in the order of these."""
         kept, labels = relabel(self, names)
         return replace(self.select(kept), labels=labels, classes=tuple(names))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from dualstudent.data.samples import Digest, Samples, feed
+from dualstudent.data.samples import Digest, Samples, hash_tensor
 from dualstudent.data.transforms.policy import Draw
 from dualstudent.settings import Settings
 
@@ -37,7 +37,7 @@ class Standardization:
     std: NDArray[np.float64]
 
     @classmethod
-    def of(cls, vectors: NDArray[Any]) -> "Standardization":
+    def measure(cls, vectors: NDArray[Any]) -> "Standardization":
         """Measured on ``vectors`` (N, features)."""
         mean = vectors.mean(axis=0, dtype=np.float64)
         std = vectors.std(axis=0, dtype=np.float64)
@@ -45,12 +45,12 @@ class Standardization:
         constant = std <= 10 * np.finfo(np.float64).eps * np.abs(mean)
         return cls(mean, np.where(constant, 1.0, std))
 
-    def applied(self, vectors: NDArray[Any]) -> Tensor:
+    def apply(self, vectors: NDArray[Any]) -> Tensor:
         """(N, features) float32, computed in double precision, a few rows at a time.
 
         Example:
             >>> vectors = np.array([[1.0, 7.0], [3.0, 7.0]])
-            >>> Standardization.of(vectors).applied(vectors).tolist()
+            >>> Standardization.measure(vectors).apply(vectors).tolist()
             [[-1.0, 0.0], [1.0, 0.0]]
         """
         scaled = torch.empty(vectors.shape, dtype=torch.float32)
@@ -71,10 +71,10 @@ class FeatureSamples(Samples):
 
     Example:
         >>> table = np.array([[1.0, 7.0], [3.0, 8.0]])
-        >>> scale = Standardization.of(table)
-        >>> samples = FeatureSamples(scale.applied(table), FeaturePerturbation(noise=0.1), scale)
+        >>> scale = Standardization.measure(table)
+        >>> samples = FeatureSamples(scale.apply(table), FeaturePerturbation(noise=0.1), scale)
         >>> draw = Draw("weak", torch.Generator())
-        >>> clean, noisy = samples.views(torch.tensor([1]), [None, draw])
+        >>> clean, noisy = samples.make_views(torch.tensor([1]), [None, draw])
         >>> clean.tolist(), bool((noisy == clean).any())
         ([[1.0, 1.0]], False)
     """
@@ -100,12 +100,12 @@ class FeatureSamples(Samples):
     def __len__(self) -> int:
         return len(self._vectors)
 
-    def views(self, indices: Tensor, draws: Sequence[Draw | None]) -> list[Tensor]:
+    def make_views(self, indices: Tensor, draws: Sequence[Draw | None]) -> list[Tensor]:
         chosen = self._vectors[indices.to(self._vectors.device, non_blocking=True)]
-        return [chosen if draw is None else self._perturbed(chosen, draw) for draw in draws]
+        return [chosen if draw is None else self._perturb(chosen, draw) for draw in draws]
 
-    def identify(self, digest: Digest) -> None:
-        feed(digest, self._vectors)
+    def update_digest(self, digest: Digest) -> None:
+        hash_tensor(digest, self._vectors)
 
     def preprocessing(self) -> dict[str, Tensor]:
         scale = self.standardization
@@ -114,7 +114,7 @@ class FeatureSamples(Samples):
     def to(self, device: torch.device | str) -> Self:
         return type(self)(self._vectors.to(device), self._weak, self.standardization, self._strong)
 
-    def _perturbed(self, vectors: Tensor, draw: Draw) -> Tensor:
+    def _perturb(self, vectors: Tensor, draw: Draw) -> Tensor:
         how, generator = self._strong if draw.policy == "strong" else self._weak, draw.generator
         view = vectors.clone()
         if how.noise:

@@ -58,37 +58,37 @@ class FileSamples(Samples):
     def __len__(self) -> int:
         return len(self._files)
 
-    def views(self, indices: Tensor, draws: Sequence[Draw | None]) -> list[Tensor]:
-        return self.finished(self.unfinished(indices, draws))
+    def make_views(self, indices: Tensor, draws: Sequence[Draw | None]) -> list[Tensor]:
+        return self.finish_views(self.make_raw_views(indices, draws))
 
-    def unfinished(self, indices: Tensor, draws: Sequence[Draw | None]) -> list[Tensor]:
+    def make_raw_views(self, indices: Tensor, draws: Sequence[Draw | None]) -> list[Tensor]:
         """(B, channels, size, size) each: bytes, as far as possible, a quarter of the floats."""
-        views = self._pixels(indices, draws)
+        views = self._make_pixels(indices, draws)
         if not self._noisy:
             return views
-        images = self.finished(views)
+        images = self.finish_views(views)
         for view, draw in zip(images, draws, strict=True):
             if draw is not None:
                 add_noise(view, self._transforms[draw.policy].noise, draw.generator)
         return images
 
-    def finished(self, unfinished: list[Tensor]) -> list[Tensor]:
+    def finish_views(self, unfinished: list[Tensor]) -> list[Tensor]:
         return [
             view if view.is_floating_point() else normalize(view, self._normalization)
             for view in unfinished
         ]
 
-    def pictures(self, indices: Tensor) -> Tensor | None:
-        (clean,) = self._pixels(indices, [None])
+    def read_pixels(self, indices: Tensor) -> Tensor | None:
+        (clean,) = self._make_pixels(indices, [None])
         return clean
 
-    def identify(self, digest: Digest) -> None:
+    def update_digest(self, digest: Digest) -> None:
         digest.update(self._files.fingerprint().encode())
 
     def to(self, device: torch.device | str) -> Self:
         return self  # files stay where they are; their views are brought to the device
 
-    def _pixels(self, indices: Tensor, draws: Sequence[Draw | None]) -> list[Tensor]:
+    def _make_pixels(self, indices: Tensor, draws: Sequence[Draw | None]) -> list[Tensor]:
         """(B, channels, size, size) uint8 each."""
         numbers = [
             {} if draw is None else self._transforms[draw.policy].draw(len(indices), draw.generator)
@@ -99,23 +99,23 @@ class FileSamples(Samples):
         broken: dict[int, str] = {}
         for row, index in enumerate(indices.tolist()):
             try:
-                photo = self._photo(index)
+                photo = self._read_photo(index)
             except UnreadableImage as error:
                 broken[row] = escape_line(error)
                 continue
             for view, draw, drawn in zip(views, draws, numbers, strict=True):
                 of_photo = {key: table[row : row + 1] for key, table in drawn.items()}
-                view[row] = self._view(photo, draw, of_photo)[0]
+                view[row] = self._make_view(photo, draw, of_photo)[0]
         if broken:
             raise BrokenSamples(broken)
         return views
 
-    def _photo(self, index: int) -> Tensor:
+    def _read_photo(self, index: int) -> Tensor:
         """(1, channels, H, W) uint8."""
         with warnings.catch_warnings(action="ignore"):  # about metadata that nobody looks at
             return torch.from_numpy(decode(self._files.path(index), channels=3))[None]
 
-    def _view(self, photo: Tensor, draw: Draw | None, numbers: Numbers) -> Tensor:
+    def _make_view(self, photo: Tensor, draw: Draw | None, numbers: Numbers) -> Tensor:
         """(1, channels, size, size) uint8."""
         if draw is None:
             return resize(photo, self._size, PHOTO_MARGIN)

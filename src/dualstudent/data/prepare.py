@@ -21,7 +21,7 @@ from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import ImageSamples, Samples
 from dualstudent.data.sources.catalog import SOURCES, DataSetName, load
 from dualstudent.data.sources.files import data_folder
-from dualstudent.data.splits import choose_images, choose_labeled, read_manifest, share_of
+from dualstudent.data.splits import choose_images, choose_labeled, parse_share, read_manifest
 from dualstudent.data.transforms.normalization import Normalization
 from dualstudent.data.transforms.policy import Transforms
 from dualstudent.errors import UserError
@@ -111,14 +111,14 @@ class DataSettings(Settings):
 
     @field_validator("labels")
     @classmethod
-    def _number_or_share_or_all(cls, labels: int | str) -> int | str:
+    def _check_labels(cls, labels: int | str) -> int | str:
         if labels != "all" and not (isinstance(labels, int) and labels > 0):
-            share_of(str(labels))
+            parse_share(str(labels))
         return labels
 
     @field_validator("split", "folder", "path", "target_path")
     @classmethod
-    def _independent_of_the_working_folder(cls, path: Path | None) -> Path | None:
+    def _make_absolute(cls, path: Path | None) -> Path | None:
         if path is None:
             return None
         whole = path.expanduser().absolute()
@@ -127,7 +127,7 @@ class DataSettings(Settings):
         return whole
 
     @model_validator(mode="after")
-    def _of_one_kind(self) -> Self:
+    def _check_one_kind(self) -> Self:
         wrong: tuple[str, ...] = _OF_OWN
         why = "is for own images; name their path"
         if self.path is not None:
@@ -150,7 +150,7 @@ class DataSettings(Settings):
             return "test"
         return "validation" if self.target_path is None else "source validation"
 
-    def listing(self) -> Listing:
+    def list_images(self) -> Listing:
         """Of the own images that ``path`` names."""
         assert self.path is not None
         columns = Columns(self.path_column, self.label_column, self.part_column)
@@ -159,7 +159,7 @@ class DataSettings(Settings):
     def decode(self, progress: Progress | None = None) -> DecodedImages:
         """The own images that ``path`` names, at the size that a run sees."""
         size = self.image_size or OWN_IMAGE_SIZE
-        return decode_images(self.listing(), size, self.channels, progress=progress)
+        return decode_images(self.list_images(), size, self.channels, progress=progress)
 
 
 def prepare(
@@ -188,10 +188,10 @@ def prepare(
             "the recipe names no data.source: its data are handed over from Python, as the "
             "argument data of train, resume or load_trained"
         )
-    return _prepared_from_published(settings, settings.source, seed, transforms, normalization)
+    return _prepare_published(settings, settings.source, seed, transforms, normalization)
 
 
-def _prepared_from_published(
+def _prepare_published(
     settings: DataSettings,
     name: DataSetName,
     seed: int,
@@ -203,19 +203,19 @@ def _prepared_from_published(
             f"data.target = {settings.target!r} has the images of data.source = {name!r}; name "
             "another data set to adapt to, or none"
         )
-    source = _loaded(settings, name, "train")
+    source = _load(settings, name, "train")
     if settings.images is not None:
         source = source.select(choose_images(source, settings.images, seed))
     target = None
     if settings.target is not None:
-        target = _loaded(settings, settings.target, "train")
+        target = _load(settings, settings.target, "train")
         _check_same_task(source, target)
-    test = _loaded(settings, settings.target or name, "test")
+    test = _load(settings, settings.target or name, "test")
     parts = [source] if target is None else [source, target]
-    labeled = _labeled_indices(settings, source, seed)
+    labeled = _choose_labeled(settings, source, seed)
     labels = torch.full((sum(map(len, parts)),), -1)
     labels[labeled] = source.labels[labeled]
-    made = _Maker(
+    builder = _SampleBuilder(
         settings.image_size or source.image_size,
         transforms,
         normalization,
@@ -224,11 +224,11 @@ def _prepared_from_published(
     )
     return PreparedData(
         source.classes,
-        made.samples(parts),
+        builder.build(parts),
         labels,
         labeled,
-        _unlabeled_indices(labels, labeled, None if target is None else len(source)),
-        made.samples([test]),
+        _find_unlabeled(labels, labeled, None if target is None else len(source)),
+        builder.build([test]),
         test.labels,
         source,
         target_from=None if target is None else len(source),
@@ -237,7 +237,7 @@ def _prepared_from_published(
 
 
 @dataclass(frozen=True)
-class _Maker:
+class _SampleBuilder:
     """Makes samples of data sets, all in the same way."""
 
     size: int
@@ -246,11 +246,11 @@ class _Maker:
     workers: int | None
     tally: Tally
 
-    def samples(self, parts: Sequence[Images | ImageFiles]) -> Samples:
+    def build(self, parts: Sequence[Images | ImageFiles]) -> Samples:
         """Of all parts, one after the other."""
         images = [part for part in parts if isinstance(part, Images)]
         if len(images) < len(parts):
-            return self._streamed(parts)
+            return self._build_streamed(parts)
         if self.workers:
             raise UserError(
                 f"data.workers = {self.workers}: {parts[0].name} is in memory and needs none; "
@@ -260,7 +260,7 @@ class _Maker:
         together = pixels[0] if len(pixels) == 1 else torch.cat(pixels)
         return ImageSamples(together, self.transforms, self.normalization)
 
-    def _streamed(self, parts: Sequence[Images | ImageFiles]) -> Samples:
+    def _build_streamed(self, parts: Sequence[Images | ImageFiles]) -> Samples:
         (files,) = parts  # another data set has other classes, so nothing adapts to it
         assert isinstance(files, ImageFiles)
         workers = count_cores() if self.workers is None else self.workers
@@ -269,12 +269,12 @@ class _Maker:
         )
 
 
-def _loaded(settings: DataSettings, name: DataSetName, part: Part) -> Images | ImageFiles:
+def _load(settings: DataSettings, name: DataSetName, part: Part) -> Images | ImageFiles:
     images = load(name, part, data_folder(settings.folder))
-    return images if settings.classes is None else images.of_classes(settings.classes)
+    return images if settings.classes is None else images.select_classes(settings.classes)
 
 
-def _labeled_indices(settings: DataSettings, source: DataSet, seed: int) -> Tensor:
+def _choose_labeled(settings: DataSettings, source: DataSet, seed: int) -> Tensor:
     if settings.split is None:
         if settings.labels == "all":
             return torch.arange(len(source))
@@ -291,7 +291,7 @@ def _labeled_indices(settings: DataSettings, source: DataSet, seed: int) -> Tens
     return labeled
 
 
-def _unlabeled_indices(labels: Tensor, labeled: Tensor, target: int | None) -> Tensor:
+def _find_unlabeled(labels: Tensor, labeled: Tensor, target: int | None) -> Tensor:
     """All of the target, which begins at index ``target``; without one, what has no label.
 
     If everything has a label, everything also teaches as if it had none.

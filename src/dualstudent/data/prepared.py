@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dualstudent.data.batching.broken import Tally
 from dualstudent.data.datasets import Labels
-from dualstudent.data.samples import Samples, feed
+from dualstudent.data.samples import Samples, hash_tensor
 from dualstudent.settings import Settings
 
 
@@ -30,7 +30,7 @@ class PreparedData:
         source: the data set that the labels come from, its samples the first of ``train``; None
             for data handed over.
         test_files: of the samples of ``test``, if they are images of one's own.
-        left_out: how many image files of one's own cannot be read.
+        unreadable: how many image files of one's own cannot be read.
         target_from: index of the first training sample of the target; None without a target.
         settings: what these data were prepared from; None for data handed over.
     """
@@ -44,7 +44,7 @@ class PreparedData:
     test_labels: Tensor
     source: Labels | None = None
     test_files: tuple[Path, ...] = ()
-    left_out: int = 0
+    unreadable: int = 0
     target_from: int | None = None
     settings: Settings | None = None
 
@@ -58,10 +58,10 @@ class PreparedData:
     @cached_property
     def _fingerprint(self) -> str:  # once: it reads all samples
         digest = hashlib.sha256()
-        self.train.identify(digest)
-        feed(digest, self.labels)
-        self.test.identify(digest)
-        feed(digest, self.test_labels)
+        self.train.update_digest(digest)
+        hash_tensor(digest, self.labels)
+        self.test.update_digest(digest)
+        hash_tensor(digest, self.test_labels)
         return digest.hexdigest()
 
     def fingerprint(self) -> str:
@@ -71,8 +71,8 @@ class PreparedData:
     def test_fingerprint(self) -> str:
         """A SHA-256 of what the run is evaluated on: equal exactly if figures can be compared."""
         digest = hashlib.sha256(repr(self.classes).encode())
-        self.test.identify(digest)
-        feed(digest, self.test_labels)
+        self.test.update_digest(digest)
+        hash_tensor(digest, self.test_labels)
         return digest.hexdigest()
 
     @property
@@ -81,6 +81,6 @@ class PreparedData:
         return self.train.tally
 
     @property
-    def everything_labeled(self) -> bool:
+    def fully_labeled(self) -> bool:
         """The fully supervised case, in which labeled samples also teach like unlabeled ones."""
         return torch.equal(self.labeled, self.unlabeled)

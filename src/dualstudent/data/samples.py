@@ -49,7 +49,7 @@ class Samples(ABC):
     def __len__(self) -> int: ...
 
     @abstractmethod
-    def views(self, indices: Tensor, draws: Sequence[Draw | None]) -> list[Tensor]:
+    def make_views(self, indices: Tensor, draws: Sequence[Draw | None]) -> list[Tensor]:
         """One tensor of the samples at ``indices`` per entry of ``draws``.
 
         Args:
@@ -63,20 +63,20 @@ class Samples(ABC):
             BrokenSamples: names all that cannot be read.
         """
 
-    def unfinished(self, indices: Tensor, draws: Sequence[Draw | None]) -> list[Tensor]:
-        """Like :meth:`views`, in the form that travels best between processes and devices."""
-        return self.views(indices, draws)
+    def make_raw_views(self, indices: Tensor, draws: Sequence[Draw | None]) -> list[Tensor]:
+        """Like :meth:`make_views`, in the form that travels best between processes and devices."""
+        return self.make_views(indices, draws)
 
-    def finished(self, unfinished: list[Tensor]) -> list[Tensor]:
-        """What :meth:`views` would have given, from unfinished views on any device."""
+    def finish_views(self, unfinished: list[Tensor]) -> list[Tensor]:
+        """What :meth:`make_views` would have given, from unfinished views on any device."""
         return unfinished
 
-    def pictures(self, indices: Tensor) -> Tensor | None:
+    def read_pixels(self, indices: Tensor) -> Tensor | None:
         """(B, channels, H, W) uint8: clean samples to look at; None if they are no images."""
         return None
 
     @abstractmethod
-    def identify(self, digest: Digest) -> None:
+    def update_digest(self, digest: Digest) -> None:
         """Feed ``digest`` with all that makes these samples what they are."""
 
     def preprocessing(self) -> dict[str, Tensor]:
@@ -109,7 +109,7 @@ class ImageSamples(Samples):
         >>> noise = Transforms(weak=Transform(noise=0.1))
         >>> samples = ImageSamples(black, noise, Normalization())
         >>> draw = Draw("weak", torch.Generator())
-        >>> clean, noisy = samples.views(torch.tensor([3]), [None, draw])
+        >>> clean, noisy = samples.make_views(torch.tensor([3]), [None, draw])
         >>> clean.unique().item(), noisy.unique().numel()
         (-1.0, 4)
     """
@@ -138,8 +138,8 @@ class ImageSamples(Samples):
     def __len__(self) -> int:
         return len(self.pixels if self._rows is None else self._rows)
 
-    def views(self, indices: Tensor, draws: Sequence[Draw | None]) -> list[Tensor]:
-        chosen = self._chosen(indices).to(self._device, non_blocking=True)
+    def make_views(self, indices: Tensor, draws: Sequence[Draw | None]) -> list[Tensor]:
+        chosen = self._select(indices).to(self._device, non_blocking=True)
         return [
             normalize(chosen, self._normalization)
             if draw is None
@@ -147,22 +147,22 @@ class ImageSamples(Samples):
             for draw in draws
         ]
 
-    def pictures(self, indices: Tensor) -> Tensor | None:
-        return self._chosen(indices).cpu()
+    def read_pixels(self, indices: Tensor) -> Tensor | None:
+        return self._select(indices).cpu()
 
-    def identify(self, digest: Digest) -> None:
+    def update_digest(self, digest: Digest) -> None:
         digest.update(repr((len(self), *self.shape)).encode())
         for indices in torch.split(torch.arange(len(self)), _CHUNK):
-            digest.update(self._chosen(indices).numpy().data)
+            digest.update(self._select(indices).numpy().data)
 
-    def _chosen(self, indices: Tensor) -> Tensor:
+    def _select(self, indices: Tensor) -> Tensor:
         if self._rows is not None:
             indices = self._rows[indices.to(self._rows.device)]
         return self.pixels[indices.to(self.pixels.device, non_blocking=True)]
 
     def to(self, device: torch.device | str) -> Self:
         device = torch.device(device)
-        free, pixels, rows = free_memory(device), self.pixels, self._rows
+        free, pixels, rows = get_free_memory(device), self.pixels, self._rows
         fits = free is None or len(self) * pixels[:1].nbytes <= free * _SHARE_OF_DEVICE
         if fits and device != pixels.device:
             chosen = pixels if rows is None else pixels[rows]
@@ -170,12 +170,12 @@ class ImageSamples(Samples):
         return type(self)(pixels, self._transforms, self._normalization, device, rows)
 
 
-def free_memory(device: torch.device) -> int | None:
+def get_free_memory(device: torch.device) -> int | None:
     """Free bytes of a device of its own memory; None for the CPU, whose memory is not another."""
     return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else None
 
 
-def feed(digest: Digest, tensor: Tensor) -> None:
+def hash_tensor(digest: Digest, tensor: Tensor) -> None:
     """Shape and content of a tensor."""
     digest.update(repr(tuple(tensor.shape)).encode())
     digest.update(tensor.contiguous().numpy().data)

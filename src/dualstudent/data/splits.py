@@ -27,7 +27,7 @@ def choose_labeled(data: DataSet, labels: int | str, seed: int) -> Tensor:
         labels: how many, or which share.
         seed: decides the choice.
     """
-    return _balanced(data, labels, seed, "labels")
+    return _choose_balanced(data, labels, seed, "labels")
 
 
 def choose_images(data: DataSet, count: int, seed: int) -> Tensor:
@@ -45,7 +45,7 @@ def choose_images(data: DataSet, count: int, seed: int) -> Tensor:
         >>> choose_images(load_mnist_5k("train"), count=500, seed=0).shape
         torch.Size([500])
     """
-    return _balanced(data, count, seed, "images")
+    return _choose_balanced(data, count, seed, "images")
 
 
 def choose_held_out(data: Labels, share: float, seed: int, distinct: Tensor) -> Tensor:
@@ -58,9 +58,9 @@ def choose_held_out(data: Labels, share: float, seed: int, distinct: Tensor) -> 
         distinct: (N,) bool, one sample of each that is there more than once; only they count.
     """
     chosen = []
-    for everyone in _members(data, seed, "validation"):
+    for everyone in _shuffle_by_class(data, seed, "validation"):
         members = everyone[distinct[everyone]]
-        chosen.append(members[: share_of_class(len(members), share)])
+        chosen.append(members[: count_held_out(len(members), share)])
     indices = torch.cat(chosen).sort().values
     if len(indices) == 0:
         raise UserError(
@@ -70,17 +70,17 @@ def choose_held_out(data: Labels, share: float, seed: int, distinct: Tensor) -> 
     return indices
 
 
-def share_of_class(count: int, share: float) -> int:
+def count_held_out(count: int, share: float) -> int:
     """How many of ``count`` samples are held out: the share, rounded, but never all.
 
     Example:
-        >>> share_of_class(10, 0.25), share_of_class(1, 0.9)
+        >>> count_held_out(10, 0.25), count_held_out(1, 0.9)
         (2, 0)
     """
     return max(0, min(round(share * count), count - 1))
 
 
-def _members(data: Labels, seed: int, what: str) -> tuple[Tensor, ...]:
+def _shuffle_by_class(data: Labels, seed: int, what: str) -> tuple[Tensor, ...]:
     """The indices of each class, shuffled."""
     shuffled = torch.randperm(len(data), generator=make_generator(seed, what))
     by_class = shuffled[data.labels[shuffled].argsort(stable=True)]
@@ -88,12 +88,12 @@ def _members(data: Labels, seed: int, what: str) -> tuple[Tensor, ...]:
     return torch.split(by_class, sizes)
 
 
-def _balanced(
+def _choose_balanced(
     data: DataSet, wanted: int | str, seed: int, what: Literal["labels", "images"]
 ) -> Tensor:
-    each = _of_each_class(data, wanted, what)
+    each = _count_per_class(data, wanted, what)
     chosen = []
-    for name, members in zip(data.classes, _members(data, seed, what), strict=True):
+    for name, members in zip(data.classes, _shuffle_by_class(data, seed, what), strict=True):
         if len(members) < each and isinstance(wanted, int):
             raise UserError(
                 f"data.{what} = {wanted} asks for {each} {what} of class {name!r}, "
@@ -103,11 +103,11 @@ def _balanced(
     return torch.cat(chosen).sort().values
 
 
-def share_of(text: str) -> Fraction:
+def parse_share(text: str) -> Fraction:
     """The share that a text such as ``"2.5%"`` names, between 0 and 1 and neither of both.
 
     Example:
-        >>> share_of("2.5%")
+        >>> parse_share("2.5%")
         Fraction(1, 40)
     """
     number = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?%", text)
@@ -117,10 +117,10 @@ def share_of(text: str) -> Fraction:
     return share
 
 
-def _of_each_class(data: DataSet, wanted: int | str, what: str) -> int:
+def _count_per_class(data: DataSet, wanted: int | str, what: str) -> int:
     classes = len(data.classes)
     if isinstance(wanted, str):
-        each = math.floor(len(data) * share_of(wanted) / classes)
+        each = math.floor(len(data) * parse_share(wanted) / classes)
         if each == 0:
             raise UserError(
                 f"data.{what} = {wanted!r} of {len(data):,} images is less than one for each of "
@@ -161,7 +161,7 @@ def write_manifest(path: Path, data: Labels, labeled: Tensor, seed: int) -> None
 
 def read_manifest(path: Path, data: DataSet) -> Tensor:
     """The labeled indices of a manifest, refused if it belongs to other data."""
-    manifest = _parsed(path)
+    manifest = _read_json(path)
     if manifest["sha256"] != data.fingerprint():
         raise UserError(
             f"{path}: belongs to {manifest['data']!r} with {manifest['images']} images and other "
@@ -180,7 +180,7 @@ def read_manifest(path: Path, data: DataSet) -> Tensor:
     return torch.tensor(labeled)
 
 
-def _parsed(path: Path) -> dict[str, Any]:
+def _read_json(path: Path) -> dict[str, Any]:
     try:
         manifest = json.loads(path.read_text())
         return {key: manifest[key] for key in ("data", "images", "sha256", "labeled")}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from dualstudent.methods import Method
-from dualstudent.networks.heads import DecoupledHeads
+from dualstudent.networks.layers import DecoupledHeads
 
 PARTS = ("trunk", "class head", "consistency head")
 

@@ -96,7 +96,7 @@ def _choose_strong_network(network: dict[str, Any]) -> dict[str, Any]:
 
 def _choose_batch(size: int, labeled: int, data: PreparedData) -> dict[str, int]:
     """The wanted batch size, or less if there are fewer samples."""
-    if data.everything_labeled:
+    if data.fully_labeled:
         size = labeled = min(size, len(data.labels))
         return {"size": size, "labeled": labeled}
     if labeled >= size:

@@ -12,14 +12,14 @@ from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import ImageSamples
 from dualstudent.data.sources.catalog import SOURCES
 from dualstudent.data.sources.source import Source
-from dualstudent.data.splits import share_of
-from dualstudent.grid import runs_at_a_time
+from dualstudent.data.splits import parse_share
+from dualstudent.grid import count_parallel_runs
 from dualstudent.recipes.schema import Recipe
 from dualstudent.training.forecast import (
     count_gpus,
     measure_evaluation,
     measure_step,
-    run_alone,
+    use_one_process,
 )
 from dualstudent.training.trainer import Trainer
 
@@ -92,7 +92,7 @@ def measure_pace(recipe: Recipe) -> Pace:
     while True:
         labeled = max(1, size * recipe.batch.labeled // recipe.batch.size)
         batch = BatchSettings(size=size, labeled=labeled)
-        small = recipe.model_copy(update={"batch": batch, "device": run_alone(recipe.device)})
+        small = recipe.model_copy(update={"batch": batch, "device": use_one_process(recipe.device)})
         with closing(Trainer(small, _make_black_images(recipe, batch))) as trainer:
             seconds = measure_step(trainer, seconds=0.0)
             if seconds > _MIN_SECONDS or size == recipe.batch.size:
@@ -110,7 +110,7 @@ def estimate_wall_clock(recipes: Collection[Recipe], estimator: TimeEstimator) -
 
 def _estimate_kind(recipes: Collection[Recipe], estimator: TimeEstimator) -> float:
     seconds = [estimator.estimate(recipe) for recipe in recipes]
-    return max(sum(seconds) / runs_at_a_time(recipes), max(seconds, default=0.0))
+    return max(sum(seconds) / count_parallel_runs(recipes), max(seconds, default=0.0))
 
 
 def _make_black_images(recipe: Recipe, batch: BatchSettings) -> PreparedData:
@@ -145,7 +145,7 @@ def _labels(recipe: Recipe) -> int:
     labels, samples, classes = recipe.data.labels, _samples(recipe), _classes(recipe)
     if isinstance(labels, int):
         return labels
-    return samples if labels == "all" else int(samples * share_of(labels) / classes) * classes
+    return samples if labels == "all" else int(samples * parse_share(labels) / classes) * classes
 
 
 def _tested(recipe: Recipe) -> int:

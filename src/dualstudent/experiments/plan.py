@@ -27,7 +27,7 @@ from dualstudent.recipes.reading import (
     apply_changes,
     merge,
     move_key,
-    recipe_table,
+    read_recipe_table,
     rename_old_keys,
     validate,
 )
@@ -240,7 +240,7 @@ def _table(experiment: Experiment, budget: BudgetName, cell: Cell) -> Table:
     if budget == "cpu":
         base = cpu.recipe or base
         layers += [cpu.settings, cpu.rows[cell.row]]
-    table = recipe_table(base)
+    table = read_recipe_table(base)
     for layer in layers:
         table = merge(table, rename_old_keys(layer, f"experiment {experiment.name}"))
     return table | {"description": f"{experiment.name}: {cell}"}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dualstudent.data.prepare import prepare
-from dualstudent.errors import UserError, refuse
+from dualstudent.errors import UserError, raise_problems
 from dualstudent.experiments.figures import draw_figures
 from dualstudent.experiments.page import write_page
 from dualstudent.experiments.plan import Plan, plan
@@ -120,7 +120,7 @@ def _check_data(recipes: Mapping[str, Recipe], runs_folder: Path) -> None:
                 prepare(data, recipe.seed)
             except UserError as error:
                 missing.append(str(error))
-    refuse(dict.fromkeys(missing))
+    raise_problems(dict.fromkeys(missing))
 
 
 def write_results(planned: Plan, runs: FinishedRuns, command: str, folder: Path) -> ComparisonTable:

@@ -23,7 +23,7 @@ from dualstudent.recipes.reading import to_toml
 from dualstudent.recipes.schema import DeviceSettings, Recipe
 from dualstudent.training.inference import run_inference
 from dualstudent.training.model import load_trained, read_model
-from dualstudent.training.run import Run, versions
+from dualstudent.training.run import Run, list_versions
 from dualstudent.training.trainer import Trainer
 
 TOLERANCE = 1e-5  # largest difference of a probability between file and trained network
@@ -115,7 +115,7 @@ def _build_card(run: Run, trainer: Trainer, student: str, classes: tuple[str, ..
         normalization=recipe.normalization,
         recipe=_drop_paths(run.read_recipe()),
         trained_with=result["versions"],
-        exported_with=versions(),
+        exported_with=list_versions(),
     )
 
 
@@ -144,6 +144,6 @@ def _predict(network: nn.Module, samples: Samples) -> tuple[Tensor, Tensor]:
     """Some images (n, channels, H, W) uint8, and their probabilities by the trained network."""
     indices = torch.linspace(0, len(samples) - 1, min(_CHECKED_IMAGES, len(samples))).long()
     (outputs,) = run_inference({"network": network}, samples, indices, None, "cpu")
-    pixels = samples.pictures(outputs.indices)
+    pixels = samples.read_pixels(outputs.indices)
     assert pixels is not None  # only images are exported
     return pixels.contiguous(), outputs.clean["network"].class_logits.softmax(dim=1)

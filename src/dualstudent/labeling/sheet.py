@@ -148,7 +148,7 @@ def _open(run: Run) -> tuple[Trainer, ImageNames]:
             "train with --data, or by a recipe with data.source"
         )
     trainer = load_trained(run)
-    if trainer.data.everything_labeled:
+    if trainer.data.fully_labeled:
         raise UserError(f"{run.folder}: every image has a label; there is nothing left to label")
     source = trainer.data.source
     if isinstance(source, LabeledImages):

@@ -58,7 +58,7 @@ class View:
     adversarial: Tensor
 
 
-def view_of(student: nn.Module, images: Tensor, labels: Tensor, epsilon: float) -> View:
+def answer_and_attack(student: nn.Module, images: Tensor, labels: Tensor, epsilon: float) -> View:
     """Let a student answer, and attack the answer: the label if known, else what it says."""
     images = images.detach().requires_grad_()
     prediction: Prediction = student(images)
@@ -104,8 +104,8 @@ class DeepCoTraining(Method):
     def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:
         first, second = self.students
         epsilon = self.settings.epsilon
-        view1 = view_of(first, batch.views[0], batch.labels, epsilon)
-        view2 = view_of(second, batch.views[0], batch.labels, epsilon)
+        view1 = answer_and_attack(first, batch.views[0], batch.labels, epsilon)
+        view2 = answer_and_attack(second, batch.views[0], batch.labels, epsilon)
         return [
             self._student_loss(first, view1, view2, batch, ramp),
             self._student_loss(second, view2, view1, batch, ramp),

@@ -31,7 +31,7 @@ class PiOptions(ConsistencySettings):
 
     @field_validator("gradient_through")
     @classmethod
-    def _only_a_symmetric_distance_has_two_sides(cls, value: str, info: ValidationInfo) -> str:
+    def _check_symmetric(cls, value: str, info: ValidationInfo) -> str:
         if value == "both" and info.data.get("distance") == "kl":
             raise PydanticCustomError("one_sided", "goes with distance = 'mse' only")
         return value
@@ -40,7 +40,7 @@ class PiOptions(ConsistencySettings):
     def distance_function(self) -> Distance:
         """ℛ; with gradient through both passes the target is no constant."""
         if self.gradient_through == "both":
-            return _squared_distance_of_both
+            return _squared_distance_both_ways
         return super().distance_function
 
 
@@ -76,5 +76,5 @@ class PiModel(ConsistencyMethod):
             return other.class_logits.softmax(dim=1)
 
 
-def _squared_distance_of_both(logits: Tensor, target: Tensor) -> Tensor:
+def _squared_distance_both_ways(logits: Tensor, target: Tensor) -> Tensor:
     return squared_distance(logits.softmax(dim=1), target)

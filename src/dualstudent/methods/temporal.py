@@ -92,7 +92,7 @@ class TemporalEnsembling(ConsistencyMethod):
         prediction, target = super().outputs(batch)
         answers = prediction.class_logits.detach().softmax(dim=1)
         # Equal indices write equal values, so that the order of writing does not matter.
-        latest = answers[_last_occurrences(batch.indices)].to(torch.float16)
+        latest = answers[_find_last_occurrences(batch.indices)].to(torch.float16)
         self.latest.index_copy_(0, batch.indices, latest)
         self.answered.index_fill_(0, batch.indices, True)
         return prediction, target
@@ -110,11 +110,11 @@ class TemporalEnsembling(ConsistencyMethod):
         self.answered.zero_()
 
 
-def _last_occurrences(indices: Tensor) -> Tensor:
+def _find_last_occurrences(indices: Tensor) -> Tensor:
     """The position of the last entry equal to each entry.
 
     Example:
-        >>> _last_occurrences(torch.tensor([7, 3, 7])).tolist()
+        >>> _find_last_occurrences(torch.tensor([7, 3, 7])).tolist()
         [2, 1, 2]
     """
     positions = torch.arange(len(indices), device=indices.device)

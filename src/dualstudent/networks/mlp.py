@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 from torch import Tensor, nn
 
-from dualstudent.networks.heads import DecoupledHeads
+from dualstudent.networks.layers import DecoupledHeads
 from dualstudent.networks.network import Network, NetworkSettings
 from dualstudent.prediction import Prediction
 

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from dualstudent.networks.heads import DecoupledHeads
+from dualstudent.networks.layers import DecoupledHeads
 from dualstudent.prediction import Prediction
 from dualstudent.settings import Settings
 

@@ -5,8 +5,7 @@ from typing import Literal
 from pydantic import Field
 from torch import nn
 
-from dualstudent.networks.convolution import convolution
-from dualstudent.networks.heads import DecoupledHeads
+from dualstudent.networks.layers import DecoupledHeads, convolution
 from dualstudent.networks.network import Network, NetworkSettings
 
 

@@ -14,8 +14,7 @@ from typing import Literal
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dualstudent.networks.convolution import initialize_he
-from dualstudent.networks.heads import DecoupledHeads
+from dualstudent.networks.layers import DecoupledHeads, initialize_he
 from dualstudent.networks.network import Network, NetworkSettings
 
 
@@ -52,13 +51,13 @@ class ResNeXt50(Network):
 
     def __init__(self, channels: int = 3, classes: int = 1000) -> None:
         trunk = nn.Sequential(
-            *_convolution(channels, 64, kernel=7, stride=2),
+            *_make_convolution(channels, 64, kernel=7, stride=2),
             nn.ReLU(inplace=True),
             nn.MaxPool2d(3, stride=2, padding=1),
-            *_stage(64, 256, blocks=3, stride=1),
-            *_stage(256, 512, blocks=4, stride=2),
-            *_stage(512, 1024, blocks=6, stride=2),
-            *_stage(1024, 2048, blocks=3, stride=2),
+            *_make_stage(64, 256, blocks=3, stride=1),
+            *_make_stage(256, 512, blocks=4, stride=2),
+            *_make_stage(512, 1024, blocks=6, stride=2),
+            *_make_stage(1024, 2048, blocks=3, stride=2),
         )
         super().__init__(initialize_he(trunk), DecoupledHeads(2048, classes, weight_norm=False))
 
@@ -68,26 +67,26 @@ class _Block(nn.Module):
         super().__init__()
         inside = outputs // 2
         self.branches = nn.Sequential(
-            *_convolution(inputs, inside),
+            *_make_convolution(inputs, inside),
             nn.ReLU(inplace=True),
-            *_convolution(inside, inside, kernel=3, stride=stride, groups=32),
+            *_make_convolution(inside, inside, kernel=3, stride=stride, groups=32),
             nn.ReLU(inplace=True),
-            *_convolution(inside, outputs),
+            *_make_convolution(inside, outputs),
         )
         self.skip = nn.Sequential(
-            *(_convolution(inputs, outputs, stride=stride) if inputs != outputs else ())
+            *(_make_convolution(inputs, outputs, stride=stride) if inputs != outputs else ())
         )
 
     def forward(self, x: Tensor) -> Tensor:
         return F.relu(self.skip(x) + self.branches(x), inplace=True)
 
 
-def _stage(inputs: int, outputs: int, blocks: int, stride: int) -> list[_Block]:
+def _make_stage(inputs: int, outputs: int, blocks: int, stride: int) -> list[_Block]:
     further = (_Block(outputs, outputs, stride=1) for _ in range(blocks - 1))
     return [_Block(inputs, outputs, stride), *further]
 
 
-def _convolution(
+def _make_convolution(
     inputs: int, outputs: int, kernel: int = 1, stride: int = 1, groups: int = 1
 ) -> tuple[nn.Conv2d, nn.BatchNorm2d]:
     padding = kernel // 2

@@ -14,8 +14,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dualstudent.networks.convolution import initialize_he
-from dualstudent.networks.heads import DecoupledHeads
+from dualstudent.networks.layers import DecoupledHeads, initialize_he
 from dualstudent.networks.network import Network, NetworkSettings
 
 
@@ -49,9 +48,9 @@ class ShakeShake26(Network):
     def __init__(self, channels: int = 3, classes: int = 10, width: int = 64) -> None:
         trunk = nn.Sequential(
             nn.Conv2d(channels, 16, 3, padding=1, bias=False),
-            *_stage(16, width, stride=1),
-            *_stage(width, 2 * width, stride=2),
-            *_stage(2 * width, 4 * width, stride=2),
+            *_make_stage(16, width, stride=1),
+            *_make_stage(width, 2 * width, stride=2),
+            *_make_stage(2 * width, 4 * width, stride=2),
             nn.ReLU(),
         )
         super().__init__(
@@ -97,8 +96,8 @@ class _Shake(torch.autograd.Function):
 class _Block(nn.Module):
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
-        self.left, self.right = (_branch(inputs, outputs, stride) for _ in range(2))
-        self.skip = _skip(inputs, outputs, stride) if inputs != outputs else None
+        self.left, self.right = (_make_branch(inputs, outputs, stride) for _ in range(2))
+        self.skip = _make_skip(inputs, outputs, stride) if inputs != outputs else None
 
     def forward(self, x: Tensor) -> Tensor:
         active = F.relu(x)
@@ -128,11 +127,11 @@ class _ShiftedSkip(nn.Module):
         return cast(Tensor, self.norm(torch.cat([self.even(even), self.odd(odd)], dim=1)))
 
 
-def _stage(inputs: int, outputs: int, stride: int) -> list[_Block]:
+def _make_stage(inputs: int, outputs: int, stride: int) -> list[_Block]:
     return [_Block(inputs, outputs, stride), *(_Block(outputs, outputs, 1) for _ in range(3))]
 
 
-def _branch(inputs: int, outputs: int, stride: int) -> nn.Sequential:
+def _make_branch(inputs: int, outputs: int, stride: int) -> nn.Sequential:
     """What comes after the first ReLU, which both branches share."""
     return nn.Sequential(
         nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False),
@@ -143,7 +142,7 @@ def _branch(inputs: int, outputs: int, stride: int) -> nn.Sequential:
     )
 
 
-def _skip(inputs: int, outputs: int, stride: int) -> nn.Module:
+def _make_skip(inputs: int, outputs: int, stride: int) -> nn.Module:
     if stride == 2:
         return _ShiftedSkip(inputs, outputs)
     return nn.Sequential(nn.Conv2d(inputs, outputs, 1, bias=False), nn.BatchNorm2d(outputs))

@@ -33,7 +33,7 @@ class OptimizerSettings(Settings):
     def build(self, network: nn.Module) -> Optimizer:
         """An optimizer of all parameters of ``network``."""
 
-    def groups(self, network: nn.Module) -> Groups:
+    def make_groups(self, network: nn.Module) -> Groups:
         """The parameters of a network by their learning rate and weight decay."""
         heads = {id(p) for p in getattr(network, "heads", network).parameters()}
         found: dict[tuple[float, float], list[nn.Parameter]] = {}
@@ -56,7 +56,7 @@ class SGDSettings(OptimizerSettings):
 
     def build(self, network: nn.Module) -> Optimizer:
         return SGD(
-            self.groups(network), lr=self.learning_rate, momentum=self.momentum, nesterov=True
+            self.make_groups(network), lr=self.learning_rate, momentum=self.momentum, nesterov=True
         )
 
 
@@ -70,7 +70,7 @@ class AdamWSettings(OptimizerSettings):
 
     def build(self, network: nn.Module) -> Optimizer:
         betas = (self.beta1, self.beta2)
-        return AdamW(self.groups(network), lr=self.learning_rate, betas=betas)
+        return AdamW(self.make_groups(network), lr=self.learning_rate, betas=betas)
 
 
 if TYPE_CHECKING:

@@ -50,7 +50,7 @@ class ScheduleSettings(Settings):
 
     @field_validator("warmup_from")
     @classmethod
-    def _goes_with_a_length(cls, start: float | None, info: ValidationInfo) -> float | None:
+    def _check_warmup(cls, start: float | None, info: ValidationInfo) -> float | None:
         if "warmup_epochs" in info.data and (start is None) != (info.data["warmup_epochs"] == 0):
             raise PydanticCustomError("warmup", "goes with warmup_epochs; set both or neither")
         return start
@@ -82,7 +82,7 @@ class CosineSchedule(ScheduleSettings):
 
     @field_validator("cosine_epochs")
     @classmethod
-    def _lasts_to_the_end(cls, cosine_epochs: int | None, info: ValidationInfo) -> int | None:
+    def _check_cosine_epochs(cls, cosine_epochs: int | None, info: ValidationInfo) -> int | None:
         if "epochs" in info.data:
             epochs = info.data["epochs"]
             _check_length(cosine_epochs or epochs, epochs, "epochs")
@@ -117,7 +117,7 @@ class CyclicSchedule(ScheduleSettings):
 
     @field_validator("cosine_epochs")
     @classmethod
-    def _lasts_through_a_cycle(cls, cosine_epochs: int | None, info: ValidationInfo) -> int | None:
+    def _check_cosine_epochs(cls, cosine_epochs: int | None, info: ValidationInfo) -> int | None:
         if {"epochs", "cycle_from", "cycle_length"} <= info.data.keys():
             needed = info.data["cycle_from"] + info.data["cycle_length"]
             length = cosine_epochs or info.data["epochs"]
@@ -150,7 +150,7 @@ else:  # told apart by their name
     ]
 
 
-def default_schedule_name(table: dict[str, Any]) -> str:
+def infer_schedule_name(table: dict[str, Any]) -> str:
     """The schedule that a recipe means which names none: recipes did not name them once."""
     return "cyclic" if "cycle_from" in table or "cycle_length" in table else "cosine"
 
@@ -175,13 +175,13 @@ class Schedule:
 
     def learning_rate(self, step: int) -> float:
         """γ₀ times the decay, below a linear warm-up if there is one."""
-        return self._warmed_up(step) * self.settings.decay(step, self.steps_per_epoch)
+        return self._warm_up(step) * self.settings.decay(step, self.steps_per_epoch)
 
     def ramp(self, step: int) -> float:
         """In [0, 1], constant within an epoch."""
         return rampup(step // self.steps_per_epoch, self.settings.rampup_epochs)
 
-    def _warmed_up(self, step: int) -> float:
+    def _warm_up(self, step: int) -> float:
         length = self.settings.warmup_epochs * self.steps_per_epoch
         if self.settings.warmup_from is None or step >= length:
             return self.initial_learning_rate

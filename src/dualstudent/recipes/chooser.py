@@ -8,9 +8,9 @@ from typing import Any
 from dualstudent.data.images.check import DataCheck
 from dualstudent.data.images.decoding import Channels
 from dualstudent.data.prepare import OF_PUBLISHED
-from dualstudent.data.splits import share_of_class
+from dualstudent.data.splits import count_held_out
 from dualstudent.errors import UserError
-from dualstudent.recipes.reading import apply_changes, merge, recipe_table, validate
+from dualstudent.recipes.reading import apply_changes, merge, read_recipe_table, validate
 from dualstudent.recipes.schema import Recipe
 from dualstudent.settings import Table
 
@@ -42,7 +42,7 @@ def locate_images(path: Path, **others: Path | str | None) -> Table:
     return {"path": str(path)} | {k: str(v) for k, v in others.items() if v is not None}
 
 
-def recipe_for_images(recipe: str, where: Table, changes: Sequence[str]) -> Recipe:
+def use_own_images(recipe: str, where: Table, changes: Sequence[str]) -> Recipe:
     """A recipe with own images in place of the data that it names.
 
     Args:
@@ -50,12 +50,12 @@ def recipe_for_images(recipe: str, where: Table, changes: Sequence[str]) -> Reci
         where: of :func:`locate_images`.
         changes: ``"key=value"`` each.
     """
-    table = recipe_table(recipe)
+    table = read_recipe_table(recipe)
     kept = {key: value for key, value in table.get("data", {}).items() if key not in OF_PUBLISHED}
     return validate(apply_changes(table | {"data": kept | where}, changes), recipe)
 
 
-def recipe_request(where: Table, changes: Sequence[str] = ()) -> Recipe:
+def validate_request(where: Table, changes: Sequence[str] = ()) -> Recipe:
     """What the user set, on top of anything valid: refused before the images are read.
 
     Of the recipe only data, seed and device are of use.
@@ -64,7 +64,7 @@ def recipe_request(where: Table, changes: Sequence[str] = ()) -> Recipe:
         where: of :func:`locate_images`.
         changes: ``"key=value"`` each.
     """
-    base = merge(recipe_table("demo"), {"schedule": {"epochs": 1}}) | {"data": where}
+    base = merge(read_recipe_table("demo"), {"schedule": {"epochs": 1}}) | {"data": where}
     refused: list[UserError] = []
     for name in _NETWORKS:  # which of them is chosen, and so what can be set, is not known yet
         table = base | {"network": {"name": name}}
@@ -79,12 +79,12 @@ def choose_form(asked: Recipe, typical: int, is_gray: bool) -> tuple[int, Channe
     """Pixels a side and channels that images are decoded to: as set, else as suits them.
 
     Args:
-        asked: of :func:`recipe_request`.
+        asked: of :func:`validate_request`.
         typical: pixels of the short side, the median over the images.
         is_gray: whether the images are known to have no color.
     """
     data = asked.data
-    size = data.image_size or _image_size(typical, asked.device.gpu == "cuda")
+    size = data.image_size or _choose_size(typical, asked.device.gpu == "cuda")
     return size, 1 if is_gray and "channels" not in data.model_fields_set else data.channels
 
 
@@ -94,7 +94,7 @@ def complete_recipe(
     """A recipe that suits the images of a check, and setting → why it is as it is.
 
     Args:
-        asked: of :func:`recipe_request`, with the same changes.
+        asked: of :func:`validate_request`, with the same changes.
         check: of the images, in the form of :func:`choose_form`.
         changes: ``"key=value"`` each; they win, and the rest goes with them.
     """
@@ -113,34 +113,34 @@ def choose_recipe(check: DataCheck, cuda: bool, wanted: Mapping[str, Any] | None
         wanted: what the user set, as tables of a recipe that were found valid.
     """
     wanted = dict(wanted or {})
-    data, reasons = _data(check, cuda, wanted.get("data", {}))
-    held_out = sum(share_of_class(count, data["validation"]) for count in check.labeled.values())
+    data, reasons = _choose_data(check, cuda, wanted.get("data", {}))
+    held_out = sum(count_held_out(count, data["validation"]) for count in check.labeled.values())
     labeled, unlabeled = sum(check.labeled.values()) - held_out, check.unlabeled
     if data["validation"]:  # copies of what is held out do not train, and any image may be
         labeled -= check.labeled_copies
         unlabeled = unlabeled and max(1, unlabeled - check.unlabeled_copies)
-    network, why_network = _network(data["channels"], data["image_size"], cuda)
-    batch, per_epoch = _batch(labeled, unlabeled, wanted.get("batch", {}))
+    network, why_network = _choose_network(data["channels"], data["image_size"], cuda)
+    batch, per_epoch = _choose_batch(labeled, unlabeled, wanted.get("batch", {}))
     default = max(_FEWEST_EPOCHS, round(_STEPS["cuda" if cuda else "cpu"] / per_epoch))
     epochs = wanted.get("schedule", {}).get("epochs", default)
     reasons |= {
         "network.name": why_network,
         "method.name": "two networks teach each other; 'dualstudent methods' lists others",
-        "batch.labeled": _about_labeled(batch["labeled"], labeled),
-        "batch.size": _about_unlabeled(batch, unlabeled),
+        "batch.labeled": _explain_labeled(batch["labeled"], labeled),
+        "batch.size": _explain_size_of_batch(batch, unlabeled),
         "schedule.epochs": f"of {per_epoch:,} steps each, {epochs * per_epoch:,} in all",
         "transforms.weak.translate": "views are shifted by up to a twelfth of the image",
         "transforms.weak.flip": "a mirrored digit or letter is another one; for photos of things "
         "--set transforms.weak.flip=true",
     }
-    set_already = dict.fromkeys(_keys(wanted), "as you set it")
+    set_already = dict.fromkeys(_list_keys(wanted), "as you set it")
     return Choice(
-        merge(_table(data, network, batch, epochs), wanted),
+        merge(_make_table(data, network, batch, epochs), wanted),
         {key: set_already.get(key, reason) for key, reason in reasons.items()},
     )
 
 
-def _table(data: Table, network: str, batch: dict[str, int], epochs: int) -> Table:
+def _make_table(data: Table, network: str, batch: dict[str, int], epochs: int) -> Table:
     size, is_gray = data["image_size"], data["channels"] == 1
     return {
         "data": data,
@@ -160,23 +160,25 @@ def _table(data: Table, network: str, batch: dict[str, int], epochs: int) -> Tab
     }
 
 
-def _data(check: DataCheck, cuda: bool, wanted: Mapping[str, Any]) -> tuple[Table, dict[str, str]]:
+def _choose_data(
+    check: DataCheck, cuda: bool, wanted: Mapping[str, Any]
+) -> tuple[Table, dict[str, str]]:
     """How images are brought to one form and what is held out, and why."""
-    validation, why_validation = _validation(check)
+    validation, why_validation = _choose_validation(check)
     chosen = {
         "image_size": check.size,
         "channels": 1 if check.is_gray else 3,
         "validation": validation,
     }
     reasons = {
-        "data.image_size": _about_size(check.typical, check.size, cuda),
+        "data.image_size": _explain_size(check.typical, check.size, cuda),
         "data.channels": f"the images are {'gray' if check.is_gray else 'in color'}",
         "data.validation": why_validation,
     }
     return chosen | dict(wanted), reasons
 
 
-def _image_size(typical: int, cuda: bool) -> int:
+def _choose_size(typical: int, cuda: bool) -> int:
     """Small images nearly as they are, larger ones at the largest size that enlarges few."""
     sizes = _SIZES["cuda" if cuda else "cpu"]
     if typical <= sizes[0]:
@@ -184,7 +186,7 @@ def _image_size(typical: int, cuda: bool) -> int:
     return max(size for size in sizes if size <= typical)
 
 
-def _about_size(typical: int, size: int, cuda: bool) -> str:
+def _explain_size(typical: int, size: int, cuda: bool) -> str:
     why = f"half of the images have a short side of {typical:,} pixels or more"
     if size == _SMALLEST > typical + 2:
         return f"{why}; {size} is the least"
@@ -195,7 +197,7 @@ def _about_size(typical: int, size: int, cuda: bool) -> str:
     return why
 
 
-def _network(channels: int, size: int, cuda: bool) -> tuple[str, str]:
+def _choose_network(channels: int, size: int, cuda: bool) -> tuple[str, str]:
     if channels == 1 and size <= _SIZES["cpu"][0]:
         return "digits-cnn", "for small gray images"
     if not cuda:
@@ -205,7 +207,7 @@ def _network(channels: int, size: int, cuda: bool) -> tuple[str, str]:
     return "cnn13", "the paper's network for small images, on a GPU"
 
 
-def _validation(check: DataCheck) -> tuple[float, str]:
+def _choose_validation(check: DataCheck) -> tuple[float, str]:
     """The share of labels to hold out, and why."""
     labels, classes = sum(check.labeled.values()), len(check.labeled)
     if any(check.test.values()):
@@ -218,7 +220,9 @@ def _validation(check: DataCheck) -> tuple[float, str]:
     return _VALIDATION, "there is no test part; this share of the labels is the validation part"
 
 
-def _batch(labeled: int, unlabeled: int, wanted: Mapping[str, int]) -> tuple[dict[str, int], int]:
+def _choose_batch(
+    labeled: int, unlabeled: int, wanted: Mapping[str, int]
+) -> tuple[dict[str, int], int]:
     """Composition of a batch, and steps of an epoch."""
     if not unlabeled:
         default = max(2, min(_LABELED + _UNLABELED, labeled))
@@ -230,20 +234,20 @@ def _batch(labeled: int, unlabeled: int, wanted: Mapping[str, int]) -> tuple[dic
     return {"size": size, "labeled": known}, max(1, unlabeled // max(1, size - known))
 
 
-def _about_labeled(each: int, labels: int) -> str:
+def _explain_labeled(each: int, labels: int) -> str:
     every = f"all {labels:,} labels to train with, in every batch"
     return every if each == labels else f"of {labels:,} labels to train with"
 
 
-def _about_unlabeled(batch: Mapping[str, int], unlabeled: int) -> str:
+def _explain_size_of_batch(batch: Mapping[str, int], unlabeled: int) -> str:
     if not unlabeled:
         return "there are no unlabeled images"
     rest = batch["size"] - batch["labeled"]
     return f"the other {rest} are {'all' if rest == unlabeled else 'of'} {unlabeled:,} unlabeled"
 
 
-def _keys(table: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+def _list_keys(table: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     for key, value in table.items():
         yield prefix + key
         if isinstance(value, Mapping):
-            yield from _keys(value, f"{prefix}{key}.")
+            yield from _list_keys(value, f"{prefix}{key}.")

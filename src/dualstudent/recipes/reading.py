@@ -11,7 +11,7 @@ import tomli_w
 from pydantic import ValidationError
 
 from dualstudent.errors import UserError
-from dualstudent.optimization.schedules import ScheduleSettings, default_schedule_name
+from dualstudent.optimization.schedules import ScheduleSettings, infer_schedule_name
 from dualstudent.recipes.schema import Recipe
 from dualstudent.settings import Table, explain, suggest
 
@@ -44,12 +44,12 @@ def load_recipe(name_or_path: str | Path, changes: Iterable[str] = ()) -> Recipe
         >>> load_recipe("demo", ["seed=3", "schedule.epochs=2"]).schedule.epochs
         2
     """
-    return validate(apply_changes(recipe_table(str(name_or_path)), changes), str(name_or_path))
+    return validate(apply_changes(read_recipe_table(str(name_or_path)), changes), str(name_or_path))
 
 
-def recipe_table(name_or_path: str) -> Table:
+def read_recipe_table(name_or_path: str) -> Table:
     """What a recipe states, on top of what it extends; not checked yet."""
-    return _resolved(name_or_path, seen=())
+    return _resolve(name_or_path, seen=())
 
 
 def apply_changes(table: Table, changes: Iterable[str]) -> Table:
@@ -89,7 +89,7 @@ def merge(base: Table, over: Table) -> Table:
         below = result.get(key)
         if not (isinstance(below, dict) and isinstance(value, dict)):
             result[key] = value
-        elif _same_name(below, value):
+        elif _has_same_name(below, value):
             result[key] = merge(below, value)
         else:
             result[key] = _start_afresh(key, below, value)
@@ -111,7 +111,7 @@ def move_key(table: Table, old: str, new: str) -> Table:
     if section:
         others = {key: value for key, value in table.items() if key != section}
         rest = others | {section: rest} if any(rest.values()) else others
-    return merge(_nested(new.split("."), inside[last]), rest)
+    return merge(_nest(new.split("."), inside[last]), rest)
 
 
 def to_toml(recipe: Recipe) -> str:
@@ -119,7 +119,7 @@ def to_toml(recipe: Recipe) -> str:
     return tomli_w.dumps(recipe.model_dump(mode="json", exclude_none=True))
 
 
-def recipe_source(name_or_path: str) -> str:
+def read_recipe_source(name_or_path: str) -> str:
     """The text of a recipe of the package or of a file, comments included."""
     path = Path(name_or_path)
     if name_or_path in recipe_names():
@@ -129,19 +129,19 @@ def recipe_source(name_or_path: str) -> str:
     if path.suffix.lower() in _TABLES:
         raise UserError(f"{path} is no recipe; to train on the images it lists: --data {path}")
     if path.suffix == ".toml" or path.exists():
-        return _text(path)
+        return _read_text(path)
     raise UserError(
         f"there is no recipe {name_or_path!r}{suggest(name_or_path, recipe_names())} "
         "('dualstudent recipes' lists them, a file ends in .toml)"
     )
 
 
-def _resolved(name: str, seen: tuple[str, ...]) -> Table:
+def _resolve(name: str, seen: tuple[str, ...]) -> Table:
     """The table of a recipe on top of the one it extends."""
     if name in seen:
         raise UserError(f"recipe {name}: extends itself through {' → '.join((*seen, name))}")
     try:
-        table = tomllib.loads(recipe_source(name))
+        table = tomllib.loads(read_recipe_source(name))
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"recipe {name}: not valid TOML: {error}") from error
     table = rename_old_keys(table, f"recipe {name}")
@@ -154,7 +154,7 @@ def _resolved(name: str, seen: tuple[str, ...]) -> Table:
         raise UserError(f"recipe {name}: extends = {base!r} must name one recipe")
     if base.endswith(".toml"):  # named from where this file is
         base = str(Path(name).parent / base)
-    return merge(_resolved(base, (*seen, name)), table)
+    return merge(_resolve(base, (*seen, name)), table)
 
 
 def rename_old_keys(table: Table, where: str) -> Table:
@@ -166,7 +166,7 @@ def rename_old_keys(table: Table, where: str) -> Table:
     return table
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -178,7 +178,7 @@ def _name_defaults(table: Table) -> Table:
     named = dict(table)
     for key, default in (
         ("optimizer", lambda section: "sgd"),
-        ("schedule", default_schedule_name),
+        ("schedule", infer_schedule_name),
     ):
         section = named.get(key)
         if isinstance(section, dict):
@@ -195,7 +195,7 @@ def _start_afresh(key: str, base: Table, over: Table) -> Table:
     return over
 
 
-def _same_name(base: Table, over: Table) -> bool:
+def _has_same_name(base: Table, over: Table) -> bool:
     return bool(over.get("name", base.get("name")) == base.get("name"))
 
 
@@ -212,10 +212,10 @@ def _apply(table: Table, change: str) -> None:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text.strip()  # a bare word is a string
-    table.update(merge(table, rename_old_keys(_nested(parts, value), "--set")))
+    table.update(merge(table, rename_old_keys(_nest(parts, value), "--set")))
 
 
-def _nested(keys: Sequence[str], value: Any) -> Table:
+def _nest(keys: Sequence[str], value: Any) -> Table:
     for key in reversed(keys):
         value = {key: value}
     return cast(Table, value)

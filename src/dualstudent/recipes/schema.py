@@ -90,7 +90,7 @@ class Recipe(Settings):
     device: DeviceSettings = DeviceSettings()
 
     @model_validator(mode="after")
-    def _ends_with_its_own_method(self) -> Self:
+    def _check_last_stage(self) -> Self:
         if self.stages and self.stages[-1].method not in (None, self.method):
             raise ValueError(
                 "stages: the last one has the method of the recipe; set method in the recipe"
@@ -106,9 +106,9 @@ class Recipe(Settings):
         """A recipe without stages for each stage, in order; itself if it has none."""
         if not self.stages:
             return [self]
-        return [self._with(stage) for stage in self.stages]
+        return [self._apply(stage) for stage in self.stages]
 
-    def _with(self, stage: Stage) -> "Recipe":
+    def _apply(self, stage: Stage) -> "Recipe":
         own = {key: value for key, value in stage if key != "name" and value is not None}
         return self.model_copy(update=own | {"stages": ()})
 

@@ -20,7 +20,7 @@ from dualstudent.errors import UserError
 from dualstudent.training.state import TrainState
 
 _NOTES = "dualstudent"
-_NOTED = {"step", "seconds", "metrics_size", "names"}
+_REQUIRED_NOTES = {"step", "seconds", "metrics_size", "names"}
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], notes: dict[str, Any]) -> None:
@@ -32,9 +32,9 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], notes: dict[str, Any])
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and notes of a file of :func:`write_tensors`."""
-    with _opened(path) as file:
+    with _open(path) as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        return tensors, _notes(file)
+        return tensors, _read_notes(file)
 
 
 def save_checkpoint(path: Path, state: TrainState, sums: Tensor, metrics_size: int) -> None:
@@ -69,8 +69,8 @@ def save_checkpoint(path: Path, state: TrainState, sums: Tensor, metrics_size: i
 
 def read_stage(path: Path) -> int:
     """The stage in which a checkpoint was taken; its method must be built to restore it."""
-    with _opened(path) as file:
-        return int(_notes(file).get("stage", 0))
+    with _open(path) as file:
+        return int(_read_notes(file).get("stage", 0))
 
 
 def restore_checkpoint(path: Path, state: TrainState, rank: int, ranks: int) -> int:
@@ -83,14 +83,14 @@ def restore_checkpoint(path: Path, state: TrainState, rank: int, ranks: int) -> 
         ranks: how many processes there are.
     """
     tensors, notes = read_tensors(path)
-    if "sums" not in tensors or not notes.keys() >= _NOTED:
+    if "sums" not in tensors or not notes.keys() >= _REQUIRED_NOTES:
         raise UserError(f"{path}: is not a checkpoint")
     try:
-        state.method.load_state_dict(_below("method/", tensors))
+        state.method.load_state_dict(_strip_prefix("method/", tensors))
     except RuntimeError as error:
         raise UserError(f"{path}: belongs to another recipe or version") from error
     for number, optimizer in enumerate(state.optimizers):
-        values = _below(f"optimizer/{number}/", tensors | notes.get("optimizers", {}))
+        values = _strip_prefix(f"optimizer/{number}/", tensors | notes.get("optimizers", {}))
         _restore_optimizer(optimizer, values)
     device = next(state.method.parameters()).device
     state.sums = tensors["sums"].reshape(ranks, -1)[rank].to(device)
@@ -116,12 +116,12 @@ def _restore_optimizer(optimizer: Optimizer, values: Mapping[str, Any]) -> None:
     optimizer.load_state_dict({"state": restored, "param_groups": groups})
 
 
-def _below(prefix: str, named: Mapping[str, Any]) -> dict[str, Any]:
+def _strip_prefix(prefix: str, named: Mapping[str, Any]) -> dict[str, Any]:
     return {name.removeprefix(prefix): v for name, v in named.items() if name.startswith(prefix)}
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def _open(path: Path) -> Iterator[Any]:
     try:
         with safe_open(path, framework="pt") as file:
             yield file
@@ -129,7 +129,7 @@ def _opened(path: Path) -> Iterator[Any]:
         raise UserError(f"{path}: cannot be read as a file of dualstudent ({error!r})") from error
 
 
-def _notes(file: Any) -> dict[str, Any]:
+def _read_notes(file: Any) -> dict[str, Any]:
     notes = json.loads((file.metadata() or {})[_NOTES])
     if not isinstance(notes, dict):
         raise ValueError("its notes are no JSON object")

@@ -74,14 +74,14 @@ def gather_ranks(fabric: Fabric, values: Tensor) -> Tensor:
 
 
 @contextmanager
-def followers(recipe: Recipe, folder: Path) -> Iterator[None]:
+def start_followers(recipe: Recipe, folder: Path) -> Iterator[None]:
     """While entered, the other processes of the run in ``folder`` are there to be joined."""
     if recipe.device.processes == 1:
         yield
         return
     meeting_point = {
         "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(_free_port()),
+        "MASTER_PORT": str(_find_free_port()),
         "WORLD_SIZE": str(recipe.device.processes),
         PROCESSES: str(recipe.device.processes),
     }
@@ -120,7 +120,7 @@ def _start_follower(recipe: Recipe, folder: Path, rank: int) -> subprocess.Popen
     return process
 
 
-def _free_port() -> int:
+def _find_free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

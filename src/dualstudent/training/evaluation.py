@@ -122,7 +122,7 @@ class Evaluator:
                 apart[number] += (probabilities[one] - probabilities[other]).norm(dim=1).sum()
         verdicts = {name: _Verdict.join(of_network) for name, of_network in pieces.items()}
         return Evaluations(
-            {name: verdict.figures() for name, verdict in verdicts.items()},
+            {name: verdict.summarize() for name, verdict in verdicts.items()},
             {
                 f"{one}-{other}": Distance(
                     _weight_distance(networks[one], networks[other]),
@@ -156,7 +156,7 @@ class _Verdict:
             pieces[0].classes,
         )
 
-    def figures(self) -> Evaluation:
+    def summarize(self) -> Evaluation:
         correct, stable = self.rank == 0, self.stable
         every = torch.ones_like(stable)
         return Evaluation(
@@ -164,11 +164,11 @@ class _Verdict:
             top5_error=_percent(self.rank >= 5, every) if self.classes > 5 else None,
             stable_share=_percent(stable, every) or 0.0,
             stable_accuracy=_percent(correct, stable),
-            class_accuracy=self._by_class(correct, every),
-            stable_class_accuracy=self._by_class(correct, stable),
+            class_accuracy=self._compute_class_accuracy(correct, every),
+            stable_class_accuracy=self._compute_class_accuracy(correct, stable),
         )
 
-    def _by_class(self, correct: Tensor, among: Tensor) -> list[float | None]:
+    def _compute_class_accuracy(self, correct: Tensor, among: Tensor) -> list[float | None]:
         right = self.labels[correct & among].bincount(minlength=self.classes).tolist()
         total = self.labels[among].bincount(minlength=self.classes).tolist()
         return [100 * r / t if t else None for r, t in zip(right, total, strict=True)]

@@ -27,7 +27,7 @@ def estimate_seconds(recipe: Recipe, data: PreparedData) -> float:
         recipe: of the run.
         data: what it learns from.
     """
-    here = recipe.model_copy(update={"device": run_alone(recipe.device)})
+    here = recipe.model_copy(update={"device": use_one_process(recipe.device)})
     with torch.random.fork_rng(devices=[]), closing(Trainer(here, data)) as trainer:
         steps = trainer.total_steps * measure_step(trainer, _SECONDS)
         evaluations = math.ceil(recipe.epochs / recipe.evaluation.every)
@@ -70,7 +70,7 @@ def measure_evaluation(trainer: Trainer) -> float:
     return seconds * len(data.test_labels) / len(some)
 
 
-def run_alone(device: DeviceSettings) -> DeviceSettings:
+def use_one_process(device: DeviceSettings) -> DeviceSettings:
     """The same device without others that share the batches."""
     return device.model_copy(update={"processes": 1})
 

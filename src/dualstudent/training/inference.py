@@ -79,11 +79,11 @@ def run_inference(
         for number in range(chunks):
             chunk = prefetch.get(number)
             with evaluation_mode(*networks.values()):
-                seen = [_show(view, networks) for view in chunk.views]
+                seen = [_run_networks(view, networks) for view in chunk.views]
             yield Outputs(chunk.indices, seen[0], seen[1] if len(seen) > 1 else {})
 
 
-def _show(view: Tensor, networks: Mapping[str, nn.Module]) -> dict[str, Prediction]:
+def _run_networks(view: Tensor, networks: Mapping[str, nn.Module]) -> dict[str, Prediction]:
     return {
         name: network(view.to(next(network.parameters()).dtype))
         for name, network in networks.items()

@@ -14,7 +14,7 @@ from torch import Tensor
 from dualstudent.atomic import check_free, create_text_file
 from dualstudent.data.batching.broken import BrokenSamples
 from dualstudent.data.images.decoding import Channels, UnreadableImage, decode, resize
-from dualstudent.data.images.folders import images_below
+from dualstudent.data.images.folders import find_images
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import Digest, ImageSamples, Samples
 from dualstudent.data.sources.catalog import SOURCES
@@ -71,7 +71,7 @@ class Predictor:
         self._recipe = recipe = run.read_recipe()
         tensors, notes = read_model(run)
         self.classes = notes.classes
-        self._shape = _image_shape(run, notes.shape, recipe.data.source)
+        self._shape = _check_shape(run, notes.shape, recipe.data.source)
         if recipe.data.path is None and recipe.data.source is None:
             raise UserError(
                 f"{run.folder}: was trained on data handed over from Python, whose views no recipe "
@@ -86,7 +86,7 @@ class Predictor:
 
     def predict(self, paths: Iterable[Path | str] | Path) -> Iterator[FilePredictions]:
         """Read and classify files, or a single one, chunk by chunk, in bounded memory."""
-        files = self._files(_as_paths(paths))
+        files = self._files(_to_paths(paths))
         everything, alone = torch.arange(len(files)), len(self._method.headline) == 1
         for said in predict(self._method, files, everything, self._recipe.seed, self._device):
             yield FilePredictions(
@@ -128,7 +128,7 @@ class _OwnFiles(Samples):
     def __len__(self) -> int:
         return len(self.paths)
 
-    def views(self, indices: Tensor, draws: Sequence[Draw | None]) -> list[Tensor]:
+    def make_views(self, indices: Tensor, draws: Sequence[Draw | None]) -> list[Tensor]:
         with map_threads(self._read, indices.tolist(), count_cores()) as results:
             read = list(results)
         if broken := {row: str(e) for row, e in enumerate(read) if isinstance(e, UserError)}:
@@ -136,9 +136,9 @@ class _OwnFiles(Samples):
         rows = [each for each in read if isinstance(each, np.ndarray)]
         pixels = np.stack(rows) if rows else np.empty((0, *self._shape), np.uint8)
         images = ImageSamples(torch.from_numpy(pixels), self._transforms, self._normalization)
-        return images.views(torch.arange(len(pixels)), draws)
+        return images.make_views(torch.arange(len(pixels)), draws)
 
-    def identify(self, digest: Digest) -> None:
+    def update_digest(self, digest: Digest) -> None:
         raise TypeError("files to predict have no fingerprint")
 
     def to(self, device: torch.device | str) -> Self:
@@ -159,7 +159,7 @@ class _OwnFiles(Samples):
 
 
 @dataclass
-class Written:
+class PredictionCounts:
     """What became of the images.
 
     Attributes:
@@ -181,7 +181,7 @@ def write_predictions(
     output: Path | str,
     each_class: bool = False,
     progress: Progress | None = None,
-) -> Written:
+) -> PredictionCounts:
     """Classify image files into a CSV file: path, label, probability, stable, agree.
 
     Args:
@@ -198,7 +198,7 @@ def write_predictions(
     output = Path(output)
     check_free(output)  # before the work
     files, predictor = _files(paths), Predictor(run)
-    written = Written(predictor.network)
+    written = PredictionCounts(predictor.network)
     with create_text_file(output) as sheet, StopRequest() as stop:
         rows = csv.writer(sheet)
         columns = [f"p({name})" for name in predictor.classes] if each_class else []
@@ -206,7 +206,7 @@ def write_predictions(
         if progress is not None:
             progress.on_start(0, len(files))
         for found in predictor.predict(files):
-            rows.writerows(_rows(found, predictor.classes, each_class))
+            rows.writerows(_make_rows(found, predictor.classes, each_class))
             written.predicted += len(found.paths)
             written.stable += int(found.stable.sum())
             written.unreadable += found.unreadable
@@ -220,31 +220,33 @@ def write_predictions(
     return written
 
 
-def _rows(found: FilePredictions, classes: Sequence[str], each_class: bool) -> Iterator[list[str]]:
+def _make_rows(
+    found: FilePredictions, classes: Sequence[str], each_class: bool
+) -> Iterator[list[str]]:
     highest, labels = found.probabilities.max(dim=1)
-    agree = [""] * len(labels) if found.agree is None else _truths(found.agree)
+    agree = [""] * len(labels) if found.agree is None else _to_words(found.agree)
     values = (highest.tolist(), labels.tolist(), found.probabilities.tolist())
     for path, stable, agrees, p, label, every in zip(
-        found.paths, _truths(found.stable), agree, *values, strict=True
+        found.paths, _to_words(found.stable), agree, *values, strict=True
     ):
         more = [f"{each:.6f}" for each in every] if each_class else []
         yield [str(path), classes[label], f"{p:.6f}", stable, agrees, *more]
 
 
-def _truths(column: Tensor) -> list[str]:
+def _to_words(column: Tensor) -> list[str]:
     return [str(truth).lower() for truth in column.tolist()]
 
 
-def _as_paths(paths: Iterable[Path | str] | Path) -> list[Path]:
+def _to_paths(paths: Iterable[Path | str] | Path) -> list[Path]:
     return [Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
 
 
 def _files(paths: Iterable[Path | str] | Path) -> list[Path]:
     files: dict[Path, None] = {}
-    for path in _as_paths(paths):
+    for path in _to_paths(paths):
         if not path_exists(path, RIGHTS_TO_IMAGES):
             raise UserError(f"{path}: does not exist; give images, or folders of images")
-        found = images_below(path) if path.is_dir() else [path]
+        found = find_images(path) if path.is_dir() else [path]
         if not found:
             raise UserError(f"{path}: holds no images")
         files |= dict.fromkeys(found)
@@ -253,7 +255,7 @@ def _files(paths: Iterable[Path | str] | Path) -> list[Path]:
     return list(files)
 
 
-def _image_shape(run: Run, shape: tuple[int, ...], source: str | None) -> tuple[int, int, int]:
+def _check_shape(run: Run, shape: tuple[int, ...], source: str | None) -> tuple[int, int, int]:
     """(channels, size, size), which files can be brought to."""
     if source is not None and SOURCES[source].streamed:
         raise UserError(f"{run.folder}: was trained on {source}, which predict cannot do yet")

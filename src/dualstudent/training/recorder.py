@@ -6,6 +6,7 @@ import shlex
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -21,8 +22,7 @@ from dualstudent.training.checkpoint import (
     write_tensors,
 )
 from dualstudent.training.distributed import gather_ranks, reduce_max
-from dualstudent.training.result import summarize_metrics
-from dualstudent.training.run import Run
+from dualstudent.training.run import Run, list_versions
 from dualstudent.training.trainer import LossNotFinite, Trainer
 
 _SECONDS_BETWEEN_CHECKPOINTS = 60.0
@@ -67,16 +67,16 @@ class Recorder:
             LossNotFinite: if the training diverged.
         """
         trainer = self._trainer
-        with StopRequest() as stop, closing(trainer), self._telling_what_is_kept():
+        with StopRequest() as stop, closing(trainer), self._mention_checkpoint():
             if self._leads:
-                self._forget_later_metrics()
+                self._truncate_metrics()
             if trainer.data.tally is not None:
                 trainer.data.tally.write_to(self._run.log)
             for callback in self._callbacks:
                 callback.on_start(trainer.state.step, trainer.total_steps)
             while not trainer.done:
                 self._take_step()
-                self._obey(stop)
+                self._save_or_stop(stop)
         if self._leads:
             self._finish()
 
@@ -89,7 +89,7 @@ class Recorder:
         for callback in self._callbacks:
             callback.on_step(trainer.state.step)
 
-    def _obey(self, stop: StopRequest) -> None:
+    def _save_or_stop(self, stop: StopRequest) -> None:
         """Save, stop or refuse where any of the processes has a reason to."""
         trainer, tally = self._trainer, self._trainer.data.tally
         overdue = time.monotonic() - self._last_checkpoint > _SECONDS_BETWEEN_CHECKPOINTS
@@ -98,7 +98,7 @@ class Recorder:
             trainer.fabric, [stop.received or 0, int(overdue), int(too_many_broken)]
         )
         if refused and tally is not None:
-            tally.refuse()
+            tally.raise_too_many()
         if due or stopped or trainer.done:
             self._save()
         if stopped and not trainer.done:
@@ -106,7 +106,7 @@ class Recorder:
             raise Interrupted(stopped, f"step {trainer.state.step}", command)
 
     @contextmanager
-    def _telling_what_is_kept(self) -> Iterator[None]:
+    def _mention_checkpoint(self) -> Iterator[None]:
         """The last checkpoint is from before a training diverged."""
         try:
             yield
@@ -123,7 +123,7 @@ class Recorder:
         for callback in self._callbacks:
             callback.on_epoch(record)
 
-    def _forget_later_metrics(self) -> None:
+    def _truncate_metrics(self) -> None:
         """Drop lines written after the checkpoint: those epochs are run again."""
         self._run.metrics.touch()
         if self._run.metrics.stat().st_size < self._metrics_size:
@@ -162,6 +162,38 @@ class Recorder:
         write_tensors(run.model, weights, notes)
         summary = summarize_metrics(run.read_metrics(), method.headline, trainer.state.seconds)
         if data.tally is not None:
-            summary["unreadable_images"] = data.tally.different
+            summary["unreadable_images"] = data.tally.count
         with atomic_write(run.result) as partial:
             partial.write_text(json.dumps(summary, indent=1) + "\n")
+
+
+def summarize_metrics(
+    metrics: list[dict[str, Any]], headline: list[str], seconds: float
+) -> dict[str, Any]:
+    """What a run achieved.
+
+    The result is the mean over the headline networks at the last epoch. The best epoch and
+    student on the test set, which is how the paper's authors reported, chooses a model by its
+    test error; it stands beside the result, marked as that. Without a test set both are None.
+    """
+    last = metrics[-1]
+    errors = [last["test"][name]["error"] for name in headline if last["test"]]
+    every = [
+        figures["error"]
+        for record in metrics
+        for name, figures in record["test"].items()
+        if name in headline
+    ]
+    return {
+        "error": fmean(errors) if errors else None,
+        "headline": headline,
+        "networks": last["test"],
+        "chosen_on_test": {
+            "note": "best epoch and student by test error, as the authors reported; not honest",
+            "error": min(every, default=None),
+        },
+        "epochs": last["epoch"],
+        "steps": last["step"],
+        "seconds": round(seconds, 1),
+        "versions": list_versions(),
+    }

@@ -88,7 +88,7 @@ class Run:
         partial = cls(folder.with_name(folder.name + ".partial"))
         partial.folder.mkdir(parents=True, exist_ok=True)
         partial.recipe.write_text(to_toml(recipe), "utf-8")
-        about = {"format": FORMAT, "data": data.fingerprint(), "versions": versions()}
+        about = {"format": FORMAT, "data": data.fingerprint(), "versions": list_versions()}
         partial.about.write_text(json.dumps(about, indent=1) + "\n")
         if data.source is not None:
             write_manifest(partial.split, data.source, data.labeled, recipe.seed)
@@ -138,7 +138,7 @@ class Run:
                 "bring them back, or train again into another folder"
             )
 
-    def check_is_of(self, recipe: Recipe) -> None:
+    def check_recipe(self, recipe: Recipe) -> None:
         """Refuse a run of another recipe than this one."""
         if not self.read_recipe().defines_same_run_as(recipe):
             raise UserError(f"{self.folder} holds a run of another recipe; choose another --out")
@@ -156,7 +156,7 @@ class Run:
             raise UserError(f"{self.metrics}: cannot be read ({error})") from error
 
     @contextmanager
-    def reserved(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         """Keep other processes from training the run at the same time.
 
         Raises:
@@ -174,7 +174,7 @@ class Run:
     def read_result(self) -> dict[str, Any]:
         """The figures of a finished run."""
         if not self.result.is_file():
-            with self.reserved():  # says so if it is still on its way
+            with self.lock():  # says so if it is still on its way
                 raise UserError(
                     f"{self.folder} has not finished; "
                     f"continue it with 'dualstudent resume {self.folder}'"
@@ -195,7 +195,7 @@ def _read_object(path: Path) -> dict[str, Any]:
     return content
 
 
-def versions() -> dict[str, str]:
+def list_versions() -> dict[str, str]:
     """Of Python and of everything that can change a number."""
     packages = (
         "dualstudent",

@@ -74,7 +74,7 @@ class Trainer:
         handed_over = data is not None and data.settings != recipe.data
         if handed_over:  # a recipe must not name data that the run never saw
             recipe = recipe.model_copy(update={"data": DataSettings()})
-        _check_can_be_shared(recipe, handed_over)
+        _check_processes(recipe, handed_over)
         self.recipe = recipe
         self.fabric = build_fabric(recipe.device)
         self.data = data or prepare(
@@ -253,7 +253,7 @@ def build_method(recipe: Recipe, data: PreparedData) -> Method:
         build_network(network, channels, classes, image_size, recipe.seed, number)
         for number, network in enumerate(recipe.method.networks(recipe.network))
     ]
-    method = _method_class(recipe)(students, recipe.method)
+    method = _find_method_class(recipe)(students, recipe.method)
     _check_strong_views(recipe, method)
     task = Task(recipe.schedule.epochs, len(data.labels), classes, shape, data.train.value_range)
     method.begin(task)
@@ -262,7 +262,7 @@ def build_method(recipe: Recipe, data: PreparedData) -> Method:
     return method
 
 
-def _method_class(recipe: Recipe) -> type[Method]:
+def _find_method_class(recipe: Recipe) -> type[Method]:
     (kind,) = (method for method in METHODS if method.Settings is type(recipe.method))
     return kind
 
@@ -288,11 +288,11 @@ def _check_strong_views(recipe: Recipe, method: Method) -> None:
         )
 
 
-def _check_can_be_shared(recipe: Recipe, handed_over: bool) -> None:
+def _check_processes(recipe: Recipe, handed_over: bool) -> None:
     if recipe.device.processes == 1:
         return
     for stage in recipe.split_stages():
-        if _method_class(stage).remembers_samples:
+        if _find_method_class(stage).remembers_samples:
             raise UserError(
                 f"method.name = {stage.method.name!r} remembers what it said of each sample, which "
                 f"device.processes = {recipe.device.processes} would tear apart; use 1"

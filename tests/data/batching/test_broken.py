@@ -16,7 +16,7 @@ def test_each_is_named_once_in_the_log_also_after_a_new_start(tmp_path: Path) ->
         tally.add(10, ["a.JPEG: cut off"])
 
     assert log.read_text() == "a.JPEG: cut off\nb.JPEG: no image\n"
-    assert tally.different == 2
+    assert tally.count == 2
 
 
 def test_without_broken_ones_there_is_no_log(tmp_path: Path) -> None:
@@ -25,7 +25,7 @@ def test_without_broken_ones_there_is_no_log(tmp_path: Path) -> None:
     tally.add(100, [])
 
     assert not any(tmp_path.iterdir())
-    assert tally.different == 0
+    assert tally.count == 0
 
 
 def test_without_a_log_there_is_a_warning() -> None:
@@ -42,7 +42,7 @@ def test_the_share_counts_from_a_thousand_on(tmp_path: Path) -> None:
     tally.add(1, ["10.JPEG: cut off"])
     assert tally.too_many
     with pytest.raises(UserError, match=r"11 of 11 images looked at .* last one was 10\.JPEG"):
-        tally.refuse()
+        tally.raise_too_many()
     assert len((tmp_path / "log.txt").read_text().splitlines()) == 11
 
 
@@ -55,7 +55,7 @@ def test_the_share_is_of_all_that_was_looked_at(tmp_path: Path) -> None:
     tally.add(1, ["a.JPEG: cut off"])
     assert tally.too_many
     with pytest.raises(UserError, match=r"more than data\.broken_share = 0\.01"):
-        tally.refuse()
+        tally.raise_too_many()
 
 
 def test_a_share_of_0_accepts_none(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_a_share_of_0_accepts_none(tmp_path: Path) -> None:
     tally.add(500, ["a.JPEG: cut off"])
     assert tally.too_many
     with pytest.raises(UserError, match="1 of 500 images"):
-        tally.refuse()
+        tally.raise_too_many()
 
 
 def test_processes_that_share_a_log_name_and_count_each_once(tmp_path: Path) -> None:
@@ -75,11 +75,11 @@ def test_processes_that_share_a_log_name_and_count_each_once(tmp_path: Path) -> 
     tallies[1].add(10, ["a.JPEG: cut off", "b.JPEG: no image"])
 
     assert (tmp_path / "log.txt").read_text() == "a.JPEG: cut off\nb.JPEG: no image\n"
-    assert [tally.different for tally in tallies] == [2, 2]
+    assert [tally.count for tally in tallies] == [2, 2]
 
 
 def test_too_many_that_another_process_met_are_in_the_log(tmp_path: Path) -> None:
     tally = Tally(0.01)
     tally.write_to(tmp_path / "log.txt")
     with pytest.raises(UserError, match=r"too many .*log\.txt names them; more than data\.bro"):
-        tally.refuse()
+        tally.raise_too_many()

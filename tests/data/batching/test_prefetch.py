@@ -173,14 +173,14 @@ def test_broken_images_are_replaced_by_others_of_their_kind(tmp_path: Path, work
         assert torch.equal(batch.labels, data.labels[batch.indices])
         assert (batch.labels[:8] == -1).all()
         assert (batch.labels[8:] >= 0).all()
-        (expected,) = prepared(folder, 0).train.views(batch.indices, [None])
+        (expected,) = prepared(folder, 0).train.make_views(batch.indices, [None])
         assert expected.isfinite().all()  # all of them can be read
         whole.update(batch.indices.tolist())
     made.close()
 
     named = (tmp_path / "log.txt").read_text().splitlines()
     assert sorted(line.partition(":")[0] for line in named) == [str(path) for path in broken]
-    assert data.tally.different == len(broken) == 10
+    assert data.tally.count == len(broken) == 10
 
 
 def test_the_replacement_is_a_function_of_seed_and_step(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_counts_and_measures_of_data_without_fault(data: Path) -> None:
     assert (check.unlabeled, check.unreadable, check.images) == (7, 0, 21)
     assert (check.smallest, check.largest, check.size) == ((20, 20), (33, 33), 16)
     assert not check.is_gray
-    assert check.memory(64) == 21 * 3 * 64 * 64
+    assert check.count_bytes(64) == 21 * 3 * 64 * 64
 
 
 def test_gray_images_need_one_channel_only(data: Path) -> None:
@@ -66,7 +66,7 @@ def test_gray_images_need_one_channel_only(data: Path) -> None:
         gray.save(path)
     check = checked(data)
     assert check.is_gray
-    assert check.memory(10) == check.images * 100
+    assert check.count_bytes(10) == check.images * 100
 
 
 def test_unreadable_files(data: Path) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from dualstudent.data.images.decoding import decode, resize
-from dualstudent.data.images.duplicates import exact_duplicates, near_duplicates
+from dualstudent.data.images.duplicates import find_exact_duplicates, find_near_duplicates
 from dualstudent.data.sources.bundled import load_mnist_5k
 from dualstudent.data.sources.files import DataWarning
 from tests.support.sources import load_images
@@ -20,7 +20,7 @@ Pixels = NDArray[np.uint8]
 
 def test_exact_duplicates_lead_to_the_first() -> None:
     digests = np.array([b"c", b"a", b"c", b"b", b"a", b"c"])
-    assert exact_duplicates(digests).tolist() == [0, 1, 0, 3, 1, 0]
+    assert find_exact_duplicates(digests).tolist() == [0, 1, 0, 3, 1, 0]
 
 
 def as_image(pixels: Pixels) -> Image.Image:
@@ -59,7 +59,7 @@ def test_copies_are_found_and_different_pictures_are_not(pictures: Pixels, chang
     copies = np.stack([copy_of(image, change) for image in pictures[:200]])
     both = np.concatenate([pictures, copies])
     groups = np.repeat([0, 1], [len(pictures), len(copies)])
-    match = near_duplicates([both], groups, count=2)
+    match = find_near_duplicates([both], groups, count=2)
     found = match[len(pictures) :, 0] == np.arange(200)
     assert found.mean() >= 0.99
     wrong = (match[len(pictures) :, 0] >= 0) & ~found
@@ -83,7 +83,7 @@ def test_every_group_is_searched_in_any_order_of_images_and_blocks(
     pixels = np.concatenate([originals, copies])
     shuffled = np.random.default_rng(1).permutation(len(pixels))
     groups = np.random.default_rng(2).integers(0, 3, len(pixels))
-    match = near_duplicates([pixels[shuffled]], groups, count=3)
+    match = find_near_duplicates([pixels[shuffled]], groups, count=3)
     place = np.argsort(shuffled)
     expected = np.full((len(pixels), 3), -1)
     for i in range(30):
@@ -99,7 +99,7 @@ def test_the_most_similar_one_is_named(block: int, monkeypatch: pytest.MonkeyPat
     image = smooth(0, 1)[0].astype(int)
     noise = np.random.default_rng(0).normal(size=image.shape)
     pixels = np.stack([image, image + 12 * noise, image + 4 * noise, image + 8 * noise])
-    match = near_duplicates([pixels.clip(0, 255).astype(np.uint8)], np.zeros(4, int), count=1)
+    match = find_near_duplicates([pixels.clip(0, 255).astype(np.uint8)], np.zeros(4, int), count=1)
     assert match[0, 0] == 2
 
 
@@ -107,25 +107,25 @@ def test_mirrored_and_turned_pictures_are_not_near_duplicates() -> None:
     images = smooth(3)
     for changed in (images[..., ::-1], images[..., ::-1, :], images.swapaxes(2, 3)):
         both = np.concatenate([images, changed])
-        assert (near_duplicates([both], np.zeros(len(both), int), count=1) == -1).all()
+        assert (find_near_duplicates([both], np.zeros(len(both), int), count=1) == -1).all()
 
 
 def test_pictures_without_contrast_are_never_near_duplicates() -> None:
     flat = np.full((5, 3, 32, 32), 128, np.uint8)
     flat[:, :, 3, 3] += 1
-    assert (near_duplicates([flat], np.zeros(5, int), count=1) == -1).all()
+    assert (find_near_duplicates([flat], np.zeros(5, int), count=1) == -1).all()
 
 
 def test_very_small_pictures() -> None:
     images = smooth(4, side=5)
     both = np.concatenate([images, images])
-    match = near_duplicates([both], np.zeros(len(both), int), count=1)
+    match = find_near_duplicates([both], np.zeros(len(both), int), count=1)
     assert match[:60, 0].tolist() == list(range(60, 120))
 
 
 def test_a_film_does_not_fill_the_memory() -> None:
     film = np.repeat(smooth(5, 1), 5000, axis=0)
-    match = near_duplicates([film], np.zeros(len(film), int), count=1)
+    match = find_near_duplicates([film], np.zeros(len(film), int), count=1)
     assert match.shape == (5000, 1)
     assert (match >= 0).all()
     assert (match[:, 0] != np.arange(5000)).all()

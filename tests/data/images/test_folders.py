@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dualstudent.data.images.folders import class_folders, list_domains, list_folder
+from dualstudent.data.images.folders import find_class_folders, list_domains, list_folder
 from dualstudent.data.images.listing import Listing
 from dualstudent.errors import UserError
 
@@ -156,7 +156,10 @@ def test_an_empty_test_folder_is_no_test(tmp_path: Path) -> None:
 
 def test_class_folders_alone(tmp_path: Path) -> None:
     made(tmp_path, "n10/1.jpg", "n9/1.jpg", "x/1.jpg")
-    assert class_folders(tmp_path, apart=("x",)) == {"n9": tmp_path / "n9", "n10": tmp_path / "n10"}
+    assert find_class_folders(tmp_path, apart=("x",)) == {
+        "n9": tmp_path / "n9",
+        "n10": tmp_path / "n10",
+    }
 
 
 @pytest.fixture

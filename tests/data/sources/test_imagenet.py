@@ -52,7 +52,7 @@ def test_only_images_count(folder: Path) -> None:
 
 
 def test_some_classes_are_kept_and_counted_anew(original: Path) -> None:
-    images = load_imagenet("test", original).of_classes((SYNSETS[2], SYNSETS[0]))
+    images = load_imagenet("test", original).select_classes((SYNSETS[2], SYNSETS[0]))
 
     assert images.classes == (SYNSETS[2], SYNSETS[0])
     assert images.labels.tolist() == [1, 1, 0, 0]
@@ -60,7 +60,7 @@ def test_some_classes_are_kept_and_counted_anew(original: Path) -> None:
     assert names == [SYNSETS[0]] * 2 + [SYNSETS[2]] * 2
     assert images.sizes.tolist() == [images.path(i).stat().st_size for i in range(4)]
     with pytest.raises(UserError, match=r"data\.classes = .* has the classes n01440764, n01443537"):
-        images = load_imagenet("test", original).of_classes(("cat", SYNSETS[0]))
+        images = load_imagenet("test", original).select_classes(("cat", SYNSETS[0]))
 
 
 def change_a_name(images: ImageFiles) -> None:

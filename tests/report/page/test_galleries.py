@@ -62,7 +62,7 @@ def made() -> tuple[list[Gallery], list[dict[str, Any]], torch.Tensor]:
     ]
     found = build_galleries(answers, answers.add_truth(truth), data, ["one", "two"], size=6)
     assert found is not None
-    pixels = data.test.pictures(torch.arange(60))
+    pixels = data.test.read_pixels(torch.arange(60))
     assert pixels is not None
     return found, facts, pixels
 

@@ -53,13 +53,13 @@ class BatchLoader:
         shard: Shard = WHOLE,
     ) -> None:
         _check_divides(settings, shard)
-        self.steps_per_epoch = _steps_per_epoch(data, settings)
-        roles, teaches = _roles(data, settings, seed, views)
+        self.steps_per_epoch = _count_steps(data, settings)
+        roles, teaches = _make_roles(data, settings, seed, views)
         self._labels, self._domains = data.labels.to(device), data.domains.to(device)
         # Strided like the indices: each sampler's part is a multiple of the shards.
         self._unlabeled = shard.select(torch.tensor(teaches, device=device))
         reader = StepReader(data.train, roles, seed, device, shard)
-        self._chunks = Prefetch(reader, data.train, device, refuses=shard.world_size == 1)
+        self._chunks = Prefetch(reader, data.train, device, limit_broken=shard.world_size == 1)
 
     def batch(self, step: int) -> Batch:
         """The batch of step ``step``, counted from 0 over all epochs; the unlabeled come first.
@@ -76,12 +76,12 @@ class BatchLoader:
         self._chunks.close()
 
 
-def _roles(
+def _make_roles(
     data: PreparedData, settings: BatchSettings, seed: int, views: Views
 ) -> tuple[list[Role], list[bool]]:
     """Who is in a batch, and which of its samples teach without a label."""
-    if data.everything_labeled or not views.unlabeled:
-        whole = data.everything_labeled
+    if data.fully_labeled or not views.unlabeled:
+        whole = data.fully_labeled
         sampler = Sampler(data.labeled, settings.size, seed, "labeled", whole)
         seen = views.unlabeled if whole and views.unlabeled else views.labeled
         return [Role(sampler, seen)], [whole] * settings.size
@@ -100,9 +100,9 @@ def _check_divides(settings: BatchSettings, shard: Shard) -> None:
         )
 
 
-def _steps_per_epoch(data: PreparedData, settings: BatchSettings) -> int:
+def _count_steps(data: PreparedData, settings: BatchSettings) -> int:
     """One pass over the unlabeled samples (over all, if all have labels), in whole batches."""
-    if data.everything_labeled:
+    if data.fully_labeled:
         if settings.labeled != settings.size:
             raise UserError(
                 f"every sample has a label, so batch.labeled = {settings.labeled} must be "

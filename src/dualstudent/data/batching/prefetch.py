@@ -35,7 +35,7 @@ class Prefetch:
         samples: that it reads.
         device: where to bring the views.
         end: the first number that will not be asked for; default: there is none.
-        refuses: whether too many broken samples raise an error here; where several processes
+        limit_broken: whether too many broken samples raise an error here; where several processes
             share a step, all must finish it before they can stop together.
     """
 
@@ -45,10 +45,10 @@ class Prefetch:
         samples: Samples,
         device: torch.device | str,
         end: int | None = None,
-        refuses: bool = True,
+        limit_broken: bool = True,
     ) -> None:
         self._read, self._samples, self._device = read, samples, device
-        self._refuses = refuses
+        self._limit_broken = limit_broken
         self._numbers = _Numbers(0, end)
         self._workers = samples.workers if end is None else min(samples.workers, end)
         self._expected = -1
@@ -67,16 +67,16 @@ class Prefetch:
         Raises:
             UserError: if too many samples cannot be read, or a worker died.
         """
-        chunk = self._arrived(number) if self._workers else self._read(number)
+        chunk = self._fetch(number) if self._workers else self._read(number)
         tally = self._samples.tally
         if tally is not None:
             tally.add(len(chunk.indices) + len(chunk.broken), chunk.broken)
-            if self._refuses and tally.too_many:
-                tally.refuse()
+            if self._limit_broken and tally.too_many:
+                tally.raise_too_many()
         if not chunk.views:
             raise UserError(f"too many images cannot be read, the last was {chunk.broken[-1]}")
         chunk = chunk.to(self._device)
-        return replace(chunk, views=self._samples.finished(chunk.views))
+        return replace(chunk, views=self._samples.finish_views(chunk.views))
 
     def close(self) -> None:
         """End the workers; another chunk would start new ones."""
@@ -87,7 +87,7 @@ class Prefetch:
         self._results = self._loader = None
         self._expected = -1
 
-    def _arrived(self, number: int) -> Chunk:
+    def _fetch(self, number: int) -> Chunk:
         in_turn, self._expected = number == self._expected, -1  # unknown, should this fail
         try:
             if not in_turn:
@@ -109,18 +109,18 @@ class Prefetch:
             if self._loader is not None:  # the same workers, from another number on
                 self._results = iter(self._loader)
                 return
-            loader = self._new_loader()
-            with _signals_left_to_the_parent(), main_module_left_out():
+            loader = self._make_loader()
+            with _block_stop_signals(), main_module_left_out():
                 self._results, self._loader = iter(loader), loader
-        _with_workers.add(self)
+        _running.add(self)
 
-    def _new_loader(self) -> DataLoader[Chunk]:
+    def _make_loader(self) -> DataLoader[Chunk]:
         return DataLoader(
-            _Numbered(self._read),
+            _Chunks(self._read),
             batch_size=None,
             sampler=self._numbers,
             num_workers=self._workers,
-            collate_fn=_as_it_is,
+            collate_fn=_return_unchanged,
             pin_memory=torch.device(self._device).type == "cuda",
             multiprocessing_context=multiprocessing.get_context("spawn"),  # threads do not fork
             generator=torch.Generator(),  # else it would draw from the global one
@@ -128,17 +128,17 @@ class Prefetch:
         )
 
 
-_with_workers: WeakSet[Prefetch] = WeakSet()
+_running: WeakSet[Prefetch] = WeakSet()
 
 
 @atexit.register
 def _close_all() -> None:
-    for prefetch in list(_with_workers):
+    for prefetch in list(_running):
         prefetch.close()
 
 
 @contextmanager
-def _signals_left_to_the_parent() -> Iterator[None]:
+def _block_stop_signals() -> Iterator[None]:
     """Processes started in the block inherit that stops are held back from them.
 
     A signal to the whole group is the parent's to handle: it may still need its workers for a
@@ -167,12 +167,12 @@ class _Numbers:
 
 
 @dataclass
-class _Numbered(Dataset[Chunk]):
+class _Chunks(Dataset[Chunk]):
     read: Callable[[int], Chunk]
 
     def __getitem__(self, number: int) -> Chunk:
         return self.read(number)
 
 
-def _as_it_is(chunk: Any) -> Any:
+def _return_unchanged(chunk: Any) -> Any:
     return chunk

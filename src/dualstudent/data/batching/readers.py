@@ -24,7 +24,7 @@ class Chunk:
     """Views of some samples.
 
     Attributes:
-        views: (B, …) each, as :meth:`Samples.unfinished` or :meth:`Samples.views` makes them;
+        views: (B, …) each, from :meth:`Samples.make_raw_views`;
             none if too many of the samples could not be read.
         indices: (B,) int64, of the samples that are in the views.
         broken: names of samples that could not be read, with the reason.
@@ -36,13 +36,13 @@ class Chunk:
 
     def to(self, device: torch.device | str) -> "Chunk":
         """On ``device``; what is there already is not copied."""
-        return self._with(lambda tensor: tensor.to(device, non_blocking=True))
+        return self._map_tensors(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin_memory(self) -> "Chunk":
         """In memory from which a GPU can fetch by itself; called by torch's loader."""
-        return self._with(Tensor.pin_memory)
+        return self._map_tensors(Tensor.pin_memory)
 
-    def _with(self, change: Callable[[Tensor], Tensor]) -> "Chunk":
+    def _map_tensors(self, change: Callable[[Tensor], Tensor]) -> "Chunk":
         views = [change(view) for view in self.views]
         return replace(self, views=views, indices=change(self.indices))
 
@@ -92,13 +92,13 @@ class StepReader:
         broken: list[str] = []
         for attempt in range(_ATTEMPTS):
             try:
-                return Chunk(self._views(drawn, step), torch.cat(drawn), tuple(broken))
+                return Chunk(self._make_views(drawn, step), torch.cat(drawn), tuple(broken))
             except BrokenSamples as error:
                 broken += error.reasons.values()
-                drawn = self._replaced(error.reasons, drawn, step, attempt)
+                drawn = self._replace(error.reasons, drawn, step, attempt)
         return Chunk([], torch.cat(drawn), tuple(broken))
 
-    def _views(self, drawn: Sequence[Tensor], step: int) -> list[Tensor]:
+    def _make_views(self, drawn: Sequence[Tensor], step: int) -> list[Tensor]:
         """All roles in one go if they see the same, else role by role."""
         if self._alike:
             return self._read(torch.cat(list(drawn)), self._roles[0].views, step, ())
@@ -127,9 +127,9 @@ class StepReader:
             Draw(policy, make_generator(*purpose, number, *rank, *role, device=self._device))
             for number, policy in enumerate(policies)
         ]
-        return self._samples.unfinished(indices, draws)
+        return self._samples.make_raw_views(indices, draws)
 
-    def _replaced(
+    def _replace(
         self, rows: Iterable[int], drawn: Sequence[Tensor], step: int, attempt: int
     ) -> list[Tensor]:
         replaced = [indices.clone() for indices in drawn]
@@ -167,15 +167,15 @@ class ChunkReader:
         start = number * self._size
         indices = self._indices[start : start + self._size]
         try:
-            return Chunk(self._views(indices, start), indices)
+            return Chunk(self._make_views(indices, start), indices)
         except BrokenSamples as error:
             readable = [row for row in range(len(indices)) if row not in error.reasons]
             indices, broken = indices[readable], tuple(error.reasons.values())
-            return Chunk(self._views(indices, start), indices, broken)
+            return Chunk(self._make_views(indices, start), indices, broken)
 
-    def _views(self, indices: Tensor, start: int) -> list[Tensor]:
+    def _make_views(self, indices: Tensor, start: int) -> list[Tensor]:
         draws: list[Draw | None] = [None]
         if self._seed is not None:
             generator = make_generator(self._seed, "test view", start, device=self._device)
             draws.append(Draw("weak", generator))
-        return self._samples.unfinished(indices, draws)
+        return self._samples.make_raw_views(indices, draws)

@@ -70,7 +70,7 @@ class Sampler:
         while missing:
             number, offset = divmod(start, self._pass_length)
             end = min(offset + missing, self._pass_length)
-            piece = _order(self._seed, self.name, number, len(self._indices))[offset:end]
+            piece = _shuffle(self._seed, self.name, number, len(self._indices))[offset:end]
             taken.append(piece)
             start, missing = start + len(piece), missing - len(piece)
         return self._indices[torch.cat(taken)]
@@ -90,5 +90,5 @@ class Sampler:
 
 # Batches look at the current pass and at most reach into the next, for each of two samplers.
 @lru_cache(maxsize=4)
-def _order(seed: int, name: str, number: int, count: int) -> Tensor:
+def _shuffle(seed: int, name: str, number: int, count: int) -> Tensor:
     return torch.randperm(count, generator=make_generator(seed, name, number))

@@ -141,7 +141,7 @@ def measure_images(
 
     def measure(path: Path) -> Header:
         try:
-            return known.get(_stamp(path) or "new") or read_header(path)
+            return known.get(_make_stamp(path) or "new") or read_header(path)
         except UnreadableImage:
             return _UNREADABLE
 
@@ -185,8 +185,8 @@ class _Store:
 
     def find(self, paths: Sequence[Path]) -> list[_File | None]:
         """What is known of each file, without reading it; None for those that are new."""
-        known = {file.stamp: file for file in self._known() if file.stamp}
-        return [known.get(_stamp(path)) for path in paths]
+        known = {file.stamp: file for file in self._read_known() if file.stamp}
+        return [known.get(_make_stamp(path)) for path in paths]
 
     def add(self, paths: Sequence[Path], progress: Progress | None) -> list[_File | None]:
         """Read and decode the files that are new; what is known of each file afterwards."""
@@ -199,7 +199,7 @@ class _Store:
                 added = iter(self._append(new, progress))
             except OSError:
                 with suppress(OSError):  # leave no disk full
-                    os.truncate(self._pixels, self._bytes(self._known()))
+                    os.truncate(self._pixels, self._count_bytes(self._read_known()))
                 raise
             return [file or next(added) for file in found]
 
@@ -227,20 +227,20 @@ class _Store:
             unreadable,
         )
 
-    def _known(self) -> list[_File]:
+    def _read_known(self) -> list[_File]:
         """All files of the index; none if the store is damaged, so that it is filled anew."""
         files = _read_index(self._folder)
         try:
-            is_whole = self._pixels.stat().st_size >= self._bytes(files)
+            is_whole = self._pixels.stat().st_size >= self._count_bytes(files)
         except OSError:
             return []
         return files if is_whole else []
 
-    def _bytes(self, files: Sequence[_File]) -> int:
+    def _count_bytes(self, files: Sequence[_File]) -> int:
         return _count_rows(files) * math.prod(self._shape)
 
     def _append(self, paths: Sequence[Path], progress: Progress | None) -> list[_File]:
-        before, added = self._known(), list[_File]()
+        before, added = self._read_known(), list[_File]()
         row = _count_rows(before)
         if row == 0:  # not emptied: somebody may have it mapped
             self._pixels.unlink(missing_ok=True)
@@ -251,7 +251,7 @@ class _Store:
             map_threads(read, paths, count_cores()) as results,
             StopRequest() as stop,
         ):
-            pixels.truncate(self._bytes(before))  # what a process that was killed left behind
+            pixels.truncate(self._count_bytes(before))  # what a process that was killed left behind
             try:
                 for file, image in _watch(results, len(paths), progress, stop):
                     if image is None:
@@ -270,7 +270,7 @@ class _Store:
         self, known: Mapping[str, _File], path: Path
     ) -> tuple[_File, NDArray[np.uint8] | None]:
         """What a file is and, if its content is new and can be decoded, its pixels."""
-        stamp = _stamp(path)  # before: a change while reading makes another
+        stamp = _make_stamp(path)  # before: a change while reading makes another
         channels, size, _ = self._shape
         name = ""
         try:
@@ -298,7 +298,7 @@ def _hash(content: bytes, length: int) -> str:
     return hashlib.blake2b(content, digest_size=length).hexdigest()
 
 
-def _stamp(path: Path) -> str:
+def _make_stamp(path: Path) -> str:
     """All that changes whenever the content of a file does.
 
     That includes the time of the last change, which programs cannot set, as they can that of the

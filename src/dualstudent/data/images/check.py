@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualstudent.data.images.cache import DecodedImages
-from dualstudent.data.images.duplicates import exact_duplicates, near_duplicates
+from dualstudent.data.images.duplicates import find_exact_duplicates, find_near_duplicates
 from dualstudent.data.images.listing import Listing
 
 # Of three, one set aside for validation leaves two, and if those are odd the class is lost.
@@ -82,7 +82,7 @@ class DataCheck:
     def has_errors(self) -> bool:
         return any(finding.severity == "error" for finding in self.findings)
 
-    def memory(self, size: int) -> int:
+    def count_bytes(self, size: int) -> int:
         """Bytes that the images take at ``size`` pixels a side."""
         return self.images * (1 if self.is_gray else 3) * size * size
 
@@ -94,11 +94,11 @@ def check_images(images: DecodedImages) -> DataCheck:
     """
     listing = images.listing
     findings = [
-        *_about_files(images),
-        *_about_labels(listing),
-        *_about_exact_duplicates(images),
-        *_about_near_duplicates(images),
-        *_about_pixels(images),
+        *_check_files(images),
+        *_check_labels(listing),
+        *_check_exact_duplicates(images),
+        *_check_near_duplicates(images),
+        *_check_pixels(images),
     ]
     areas = images.sizes.astype(np.int64).prod(axis=1)
     smallest, largest = images.sizes[[areas.argmin(), areas.argmax()]].tolist()
@@ -114,12 +114,12 @@ def check_images(images: DecodedImages) -> DataCheck:
         is_gray=images.is_gray,
         size=images.pixels.shape[-1],
         findings=tuple(sorted(findings, key=lambda finding: finding.severity)),
-        **_copies_of_labeled(images),
+        **_count_copies(images),
     )
 
 
-def _copies_of_labeled(images: DecodedImages) -> dict[str, int]:
-    listing, first = images.listing, exact_duplicates(images.digests)
+def _count_copies(images: DecodedImages) -> dict[str, int]:
+    listing, first = images.listing, find_exact_duplicates(images.digests)
     labeled, unlabeled = np.array(listing.labeled), np.array(listing.unlabeled, np.int64)
     return {
         "labeled_copies": len(labeled) - len(np.unique(first[labeled])),
@@ -132,7 +132,7 @@ def _count(listing: Listing, indices: Iterable[int]) -> dict[str, int]:
     return {name: counts[label] for label, name in enumerate(listing.classes)}
 
 
-def _about_files(images: DecodedImages) -> Iterable[Finding]:
+def _check_files(images: DecodedImages) -> Iterable[Finding]:
     if images.unreadable:
         total = len(images.listing) + len(images.unreadable)
         first = images.unreadable[0]
@@ -151,16 +151,16 @@ def _about_files(images: DecodedImages) -> Iterable[Finding]:
         )
 
 
-def _about_labels(listing: Listing) -> Iterable[Finding]:
+def _check_labels(listing: Listing) -> Iterable[Finding]:
     labeled, test = _count(listing, listing.labeled), _count(listing, listing.test)
     lost = [name for name, count in labeled.items() if not count]
     if lost:
-        yield Finding("error", f"classes without a single label that can be read: {_some(lost)}")
+        yield Finding("error", f"classes without a single label that can be read: {_shorten(lost)}")
     few = [f"{name} {count}" for name, count in labeled.items() if 0 < count < _FEW_LABELS]
     if few:
         yield Finding(
             "warning",
-            f"classes with fewer than {_FEW_LABELS} labels: {_some(few)}; a single odd image "
+            f"classes with fewer than {_FEW_LABELS} labels: {_shorten(few)}; a single odd image "
             "decides what is learned of them, label some more",
         )
     most, least = max(labeled, key=labeled.__getitem__), min(labeled, key=labeled.__getitem__)
@@ -187,11 +187,11 @@ def _about_labels(listing: Listing) -> Iterable[Finding]:
             "labels if there are ten a class on average, and otherwise not at all",
         )
     elif untested := [name for name, count in test.items() if not count]:
-        yield Finding("warning", f"classes without any test image: {_some(untested)}")
-    yield from _about_names(listing.classes)
+        yield Finding("warning", f"classes without any test image: {_shorten(untested)}")
+    yield from _check_names(listing.classes)
 
 
-def _about_names(classes: Sequence[str]) -> Iterable[Finding]:
+def _check_names(classes: Sequence[str]) -> Iterable[Finding]:
     alike = defaultdict(list)
     for name in classes:
         alike["".join(filter(str.isalnum, name.casefold())) or name].append(name)
@@ -201,10 +201,10 @@ def _about_names(classes: Sequence[str]) -> Iterable[Finding]:
             yield Finding("warning", f"these classes may be the same one: {shown}; join them if so")
 
 
-def _about_exact_duplicates(images: DecodedImages) -> Iterable[Finding]:
+def _check_exact_duplicates(images: DecodedImages) -> Iterable[Finding]:
     listing = images.listing
     groups = defaultdict(list)
-    first = exact_duplicates(images.digests)
+    first = find_exact_duplicates(images.digests)
     for index in np.flatnonzero(np.bincount(first, minlength=len(first))[first] > 1).tolist():
         groups[int(first[index])].append(index)
     contradictions: list[list[int]] = []
@@ -216,14 +216,14 @@ def _about_exact_duplicates(images: DecodedImages) -> Iterable[Finding]:
         if len({listing.labels[i] for i in indices} - {-1}) > 1:
             contradictions.append(indices)
     if contradictions:
-        yield _finding(
+        yield _make_finding(
             "error",
             f"images that have two labels: {len(contradictions):,}; keep the right one",
             listing,
             contradictions,
         )
     if leaks:
-        yield _finding(
+        yield _make_finding(
             "warning",
             f"images that are in the test and in training: {len(leaks):,}, which makes the test "
             "result too good; take them out of one of the two",
@@ -231,7 +231,7 @@ def _about_exact_duplicates(images: DecodedImages) -> Iterable[Finding]:
             leaks,
         )
     if repeated:
-        yield _finding(
+        yield _make_finding(
             "warning",
             f"images that are there more than once: {len(repeated):,}; keep one of each",
             listing,
@@ -239,13 +239,13 @@ def _about_exact_duplicates(images: DecodedImages) -> Iterable[Finding]:
         )
 
 
-def _about_near_duplicates(images: DecodedImages) -> Iterable[Finding]:
+def _check_near_duplicates(images: DecodedImages) -> Iterable[Finding]:
     listing = images.listing
-    leaks, pairs = _near_duplicates(images)
+    leaks, pairs = _pair_near_duplicates(images)
     labels = np.array(listing.labels)[pairs]
     doubtful = (labels >= 0).all(axis=1) & (labels[:, 0] != labels[:, 1])
     if len(leaks):
-        yield _finding(
+        yield _make_finding(
             "warning",
             f"test images that look like a training image: {len(leaks):,}, which may make the "
             "test result too good; look at them, and keep copies of one picture on one side",
@@ -253,7 +253,7 @@ def _about_near_duplicates(images: DecodedImages) -> Iterable[Finding]:
             leaks,
         )
     if doubtful.any():
-        yield _finding(
+        yield _make_finding(
             "warning",
             f"pairs of images that look the same but have two labels: {doubtful.sum():,}; look "
             "at them",
@@ -261,7 +261,7 @@ def _about_near_duplicates(images: DecodedImages) -> Iterable[Finding]:
             pairs[doubtful],
         )
     if not doubtful.all():
-        yield _finding(
+        yield _make_finding(
             "warning",
             f"pairs of training images that may be the same, by their shades: "
             f"{(~doubtful).sum():,}; if they are, keep one of each",
@@ -270,12 +270,12 @@ def _about_near_duplicates(images: DecodedImages) -> Iterable[Finding]:
         )
 
 
-def _near_duplicates(images: DecodedImages) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _pair_near_duplicates(images: DecodedImages) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Positions of images that look alike: test with training image, and pairs in training."""
     listing, digests = images.listing, images.digests
     kinds = np.full(len(listing), _UNLABELED)
     kinds[listing.labeled], kinds[listing.test] = _LABELED, _TEST
-    match = near_duplicates(images.chunks(_CHUNK), kinds, count=3)
+    match = find_near_duplicates(images.chunks(_CHUNK), kinds, count=3)
     match[digests[match] == digests[:, None]] = -1  # the very same: reported as that
     match = match[:, [_LABELED, _UNLABELED]]
     rows, columns = np.nonzero(match >= 0)
@@ -285,11 +285,11 @@ def _near_duplicates(images: DecodedImages) -> tuple[NDArray[np.int64], NDArray[
     return pairs[tested][first], np.unique(np.sort(pairs[~tested], axis=1), axis=0)
 
 
-def _about_pixels(images: DecodedImages) -> Iterable[Finding]:
+def _check_pixels(images: DecodedImages) -> Iterable[Finding]:
     size = images.pixels.shape[-1]
     short, long = images.sizes.min(axis=1), images.sizes.max(axis=1)
     for is_so, kind, advice in (
-        (_is_constant(images), "of one color everywhere", "remove them"),
+        (_find_constant(images), "of one color everywhere", "remove them"),
         (short < _TINY, f"of less than {_TINY} pixels a side", "look whether they are whole"),
         (
             (short >= _TINY) & (short * _ENLARGED < size),
@@ -305,16 +305,16 @@ def _about_pixels(images: DecodedImages) -> Iterable[Finding]:
         indices = np.flatnonzero(is_so).tolist()
         if indices:
             text = f"images {kind}: {len(indices):,} of {len(short):,}; {advice}"
-            yield _finding("warning", text, images.listing, [[i] for i in indices])
+            yield _make_finding("warning", text, images.listing, [[i] for i in indices])
 
 
-def _is_constant(images: DecodedImages) -> NDArray[np.bool_]:
+def _find_constant(images: DecodedImages) -> NDArray[np.bool_]:
     """(N,) whether every channel has one value only."""
     chunks = images.chunks(_CHUNK)
     return np.concatenate([(c == c[..., :1, :1]).all(axis=(1, 2, 3)) for c in chunks])
 
 
-def _finding(
+def _make_finding(
     severity: Literal["error", "warning"],
     message: str,
     listing: Listing,
@@ -324,6 +324,6 @@ def _finding(
     return Finding(severity, message, files)
 
 
-def _some(names: Sequence[str], shown: int = 5) -> str:
+def _shorten(names: Sequence[str], shown: int = 5) -> str:
     more = f" and {len(names) - shown} more" if len(names) > shown else ""
     return ", ".join(names[:shown]) + more

@@ -78,8 +78,8 @@ def decode(file: Path | bytes, channels: Channels | None = None) -> NDArray[np.u
         content, path = file, Path()
     if not content:
         raise UnreadableImage(path, "the file is empty")
-    with _told_why_not(path), Image.open(BytesIO(content), formats=_FORMATS) as image:
-        return _pixels(image, channels)
+    with _raise_unreadable(path), Image.open(BytesIO(content), formats=_FORMATS) as image:
+        return _to_pixels(image, channels)
 
 
 def convert_image(image: Image.Image, channels: Channels | None = None) -> NDArray[np.uint8]:
@@ -89,12 +89,12 @@ def convert_image(image: Image.Image, channels: Channels | None = None) -> NDArr
         >>> convert_image(Image.new("RGBA", (1, 1), (255, 0, 0, 0))).tolist()
         [[[255]], [[255]], [[255]]]
     """
-    with _told_why_not(Path()):
-        return _pixels(image, channels)
+    with _raise_unreadable(Path()):
+        return _to_pixels(image, channels)
 
 
 @contextmanager
-def _told_why_not(path: Path) -> Iterator[None]:
+def _raise_unreadable(path: Path) -> Iterator[None]:
     try:
         yield
     except UnidentifiedImageError as error:
@@ -109,11 +109,11 @@ def _told_why_not(path: Path) -> Iterator[None]:
         raise UnreadableImage(path, f"broken or cut off ({error or error!r})") from error
 
 
-def _pixels(image: Image.Image, channels: Channels | None) -> NDArray[np.uint8]:
+def _to_pixels(image: Image.Image, channels: Channels | None) -> NDArray[np.uint8]:
     if image.width * image.height > _MOST_PIXELS:
         raise Image.DecompressionBombError(f"{image.width} × {image.height}")
     image.load()
-    pixels = np.asarray(_in_bytes(_upright(image), channels))
+    pixels = np.asarray(_to_bytes(_turn_upright(image), channels))
     return pixels[None] if pixels.ndim == 2 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
 
@@ -141,7 +141,7 @@ def read_header(file: Path | bytes) -> Header:
     if isinstance(file, Path):
         _check_is_regular(file)
     source = file if isinstance(file, Path) else BytesIO(file)
-    with _told_why_not(path), Image.open(source, formats=_FORMATS) as image:
+    with _raise_unreadable(path), Image.open(source, formats=_FORMATS) as image:
         return Header(image.height, image.width, _is_gray(image.mode))
 
 
@@ -180,7 +180,7 @@ def resize(pixels: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
     return transforms.resize(image[None], size)[0].numpy()
 
 
-def _upright(image: Image.Image) -> Image.Image:
+def _turn_upright(image: Image.Image) -> Image.Image:
     try:
         return ImageOps.exif_transpose(image)
     except Exception:  # broken metadata do not break the pixels
@@ -191,11 +191,11 @@ def _is_gray(mode: str) -> bool:
     return mode in ("1", "L", "LA") or mode.startswith(_NUMBERS)
 
 
-def _in_bytes(image: Image.Image, channels: Channels | None) -> Image.Image:
+def _to_bytes(image: Image.Image, channels: Channels | None) -> Image.Image:
     """In mode L or RGB."""
     gray = _is_gray(image.mode)
     if image.mode.startswith(_NUMBERS):
-        image = Image.fromarray(_scaled(np.asarray(image), image.mode))
+        image = Image.fromarray(_scale(np.asarray(image), image.mode))
     elif image.has_transparency_data:
         image = image.convert("RGBA")
         white = Image.new("RGBA", image.size, "white")
@@ -203,7 +203,7 @@ def _in_bytes(image: Image.Image, channels: Channels | None) -> Image.Image:
     return image.convert("L" if (channels or (1 if gray else 3)) == 1 else "RGB")
 
 
-def _scaled(numbers: NDArray[np.generic], mode: str) -> NDArray[np.uint8]:
+def _scale(numbers: NDArray[np.generic], mode: str) -> NDArray[np.uint8]:
     values: NDArray[np.float32] = numbers.astype(np.float32)
     low, high = float(values.min()), float(values.max())
     if not np.isfinite([low, high]).all():

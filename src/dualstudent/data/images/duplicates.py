@@ -19,7 +19,7 @@ _BLOCK = 2048
 _BRIGHTNESS = (0.299, 0.587, 0.114)  # of red, green and blue: what JPEG keeps best
 
 
-def exact_duplicates(digests: NDArray[np.bytes_]) -> NDArray[np.int64]:
+def find_exact_duplicates(digests: NDArray[np.bytes_]) -> NDArray[np.int64]:
     """Which images are the same.
 
     Args:
@@ -40,7 +40,7 @@ class _Block:
     group: int
 
 
-def near_duplicates(
+def find_near_duplicates(
     chunks: Iterable[NDArray[np.uint8]], groups: NDArray[np.int64], count: int
 ) -> NDArray[np.int64]:
     """For each image the one of each group that looks the same, images without contrast left out.
@@ -58,10 +58,10 @@ def near_duplicates(
         similar enough.
     """
     order = np.argsort(groups, kind="stable")
-    thumbnails = np.concatenate([_standardized_thumbnails(pixels) for pixels in chunks])[order]
+    thumbnails = np.concatenate([_make_thumbnails(pixels) for pixels in chunks])[order]
     best = np.full((len(groups), count), _CORRELATION, np.float32)
     match = np.full((len(groups), count), -1)
-    blocks = _blocks(groups, count)
+    blocks = _split_blocks(groups, count)
     for number, ours in enumerate(blocks):
         for theirs in blocks[number:]:
             correlation = thumbnails[ours.place] @ thumbnails[theirs.place].T
@@ -92,7 +92,7 @@ def _keep_better(
     noted[better] = places[better] + theirs.place.start
 
 
-def _blocks(groups: NDArray[np.int64], count: int) -> list[_Block]:
+def _split_blocks(groups: NDArray[np.int64], count: int) -> list[_Block]:
     """Places in the order of the groups, cut into blocks that never hold two groups."""
     ends = np.cumsum(np.bincount(groups, minlength=count)).tolist()
     return [
@@ -102,11 +102,11 @@ def _blocks(groups: NDArray[np.int64], count: int) -> list[_Block]:
     ]
 
 
-def _standardized_thumbnails(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+def _make_thumbnails(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
     """(N, thumbnail²) of mean 0 and length 1; of length 0 for images without contrast."""
     side = min(_THUMBNAIL, pixels.shape[-1])
     weights = np.array(_BRIGHTNESS if pixels.shape[1] == 3 else [1], np.float32)
-    average = _averaging(pixels.shape[-1], side)
+    average = _make_averaging_weights(pixels.shape[-1], side)
     gray = np.einsum("nchw,c->nhw", pixels, weights, dtype=np.float32)
     small = (average @ gray @ average.T).reshape(len(gray), -1)
     small -= small.mean(axis=1, keepdims=True)
@@ -114,7 +114,7 @@ def _standardized_thumbnails(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
     return np.where(length > side, small / (length + 1e-9), 0)
 
 
-def _averaging(size: int, side: int) -> NDArray[np.float32]:
+def _make_averaging_weights(size: int, side: int) -> NDArray[np.float32]:
     """(side, size) weights that average ``size`` pixels into ``side`` equal intervals."""
     begins = np.arange(side)[:, None] * size / side
     pixels = np.arange(size)[None]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dualstudent.data.images.listing import Listing, Part, sort_naturally
 from dualstudent.data.sources.files import RIGHTS_TO_IMAGES, reading
-from dualstudent.errors import UserError, refuse
+from dualstudent.errors import UserError, raise_problems
 
 # A name without an ending is often the checksum of an image.
 _ENDINGS = {"", ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif"}
@@ -40,15 +40,15 @@ def list_folder(folder: Path, unlabeled: str = _USUAL) -> Listing:
         folder: DATA.
         unlabeled: the name of the folder of unlabeled images.
     """
-    classes, labeled = _labeled_groups(folder, unlabeled)
-    places = dict.fromkeys((folder, _training_folder(folder, unlabeled)))
+    classes, labeled = _group_labeled(folder, unlabeled)
+    places = dict.fromkeys((folder, _find_training_folder(folder, unlabeled)))
     if unlabeled != _USUAL and not any((place / unlabeled).is_dir() for place in places):
         raise UserError(
             f"{folder}: has no folder {unlabeled!r}, which is to hold the unlabeled images; it has "
-            + (_names({name for place in places for name in _folders_in(place)}) or "none")
+            + (_join_names({name for place in places for name in _list_folders(place)}) or "none")
         )
-    groups = labeled + [_Group(files_below(place / unlabeled), -1, "train") for place in places]
-    return _listing(str(folder), classes, groups, folder)
+    groups = labeled + [_Group(find_files(place / unlabeled), -1, "train") for place in places]
+    return _make_listing(str(folder), classes, groups, folder)
 
 
 def list_domains(source: Path, target: Path, unlabeled: str = _USUAL) -> Listing:
@@ -68,36 +68,36 @@ def list_domains(source: Path, target: Path, unlabeled: str = _USUAL) -> Listing
     for inner, outer in ((source, target), (target, source)):
         if inner.resolve().is_relative_to(outer.resolve()):
             raise UserError(f"{inner}: lies in {outer}; source and target must lie side by side")
-    classes, labeled = _labeled_groups(source, unlabeled)
-    found = set(_folders_in(_training_folder(target, unlabeled))) - {unlabeled, _TEST}
+    classes, labeled = _group_labeled(source, unlabeled)
+    found = set(_list_folders(_find_training_folder(target, unlabeled))) - {unlabeled, _TEST}
     if found and found != set(classes):
         raise UserError(
-            f"{target}: has the classes {_names(found)}, {source} has {_names(classes)}; "
+            f"{target}: has the classes {_join_names(found)}, {source} has {_join_names(classes)}; "
             "adaptation needs the same of both. Images of unknown class go into "
             f"{target / unlabeled}"
         )
-    images = _Group(files_below(target, without=(_TEST,)), -1, "train")
-    listing = _listing(f"{source} → {target}", classes, [*labeled, images], target)
+    images = _Group(find_files(target, without=(_TEST,)), -1, "train")
+    listing = _make_listing(f"{source} → {target}", classes, [*labeled, images], target)
     return replace(listing, adapts=True)
 
 
-def class_folders(folder: Path, apart: Collection[str] = ()) -> dict[str, Path]:
+def find_class_folders(folder: Path, apart: Collection[str] = ()) -> dict[str, Path]:
     """Class name → folder, in natural order.
 
     Args:
         folder: of the class folders; images that lie in it directly are refused.
         apart: names of folders that are no classes.
     """
-    loose = [path for path in _visible_files(folder) if path.suffix.lower() in _ENDINGS - {""}]
+    loose = [path for path in _list_files(folder) if path.suffix.lower() in _ENDINGS - {""}]
     if loose:
         raise UserError(
             f"{folder}: {len(loose)} image(s) such as {loose[0].name} lie outside the class "
             "folders; move each into the folder of its class, or of the unlabeled images"
         )
-    return {name: folder / name for name in _folders_in(folder) if name not in apart}
+    return {name: folder / name for name in _list_folders(folder) if name not in apart}
 
 
-def files_below(folder: Path, without: Collection[str] = ()) -> list[Path]:
+def find_files(folder: Path, without: Collection[str] = ()) -> list[Path]:
     """Every visible file in a folder and below, in natural order; none if it does not exist.
 
     Args:
@@ -107,9 +107,9 @@ def files_below(folder: Path, without: Collection[str] = ()) -> list[Path]:
     return list(_walk(folder, without, set()))
 
 
-def images_below(folder: Path) -> list[Path]:
-    """Those of :func:`files_below` that look like images, by their endings."""
-    return [path for path in files_below(folder) if _looks_like_image(path)]
+def find_images(folder: Path) -> list[Path]:
+    """Those of :func:`find_files` that look like images, by their endings."""
+    return [path for path in find_files(folder) if _looks_like_image(path)]
 
 
 def _walk(folder: Path, without: Collection[str], entered: set[Path]) -> Iterator[Path]:
@@ -117,18 +117,18 @@ def _walk(folder: Path, without: Collection[str], entered: set[Path]) -> Iterato
     if real in entered or not folder.is_dir():  # a link may lead back up
         return
     entered.add(real)
-    yield from _visible_files(folder)
-    for name in _folders_in(folder):
+    yield from _list_files(folder)
+    for name in _list_folders(folder):
         if name not in without:
             yield from _walk(folder / name, (), entered)
 
 
-def _labeled_groups(folder: Path, unlabeled: str) -> tuple[list[str], list[_Group]]:
+def _group_labeled(folder: Path, unlabeled: str) -> tuple[list[str], list[_Group]]:
     apart = (unlabeled, _TEST)
-    folders = class_folders(_training_folder(folder, unlabeled), apart)
+    folders = find_class_folders(_find_training_folder(folder, unlabeled), apart)
     # A train is a thing, and whoever names another folder may mean a class by these.
     misnamed = {_TEST, *_VALIDATION} | (_UNLABELED if unlabeled in _UNLABELED else set())
-    refuse(
+    raise_problems(
         f"{path}: would be a class called {name!r}; a folder of unlabeled images is called "
         f"{unlabeled!r} (check --unlabeled and data.unlabeled set another), one of test "
         f"images {_TEST!r}, and validation is taken from the labeled images, to which its own "
@@ -137,9 +137,9 @@ def _labeled_groups(folder: Path, unlabeled: str) -> tuple[list[str], list[_Grou
         if name.casefold() in misnamed
     )
     groups = [
-        _Group(files_below(path), label, "train") for label, path in enumerate(folders.values())
+        _Group(find_files(path), label, "train") for label, path in enumerate(folders.values())
     ]
-    refuse(
+    raise_problems(
         f"{path}: holds no images; put some in, or remove the folder"
         for group, path in zip(groups, folders.values(), strict=True)
         if not any(_looks_like_image(file) for file in group.files)
@@ -147,12 +147,12 @@ def _labeled_groups(folder: Path, unlabeled: str) -> tuple[list[str], list[_Grou
     return list(folders), groups
 
 
-def _listing(name: str, classes: list[str], groups: list[_Group], tested: Path) -> Listing:
+def _make_listing(name: str, classes: list[str], groups: list[_Group], tested: Path) -> Listing:
     """All groups, and the test images in ``tested``, as one listing."""
-    tests = class_folders(tested / _TEST) if (tested / _TEST).is_dir() else {}
+    tests = find_class_folders(tested / _TEST) if (tested / _TEST).is_dir() else {}
     classes = [*classes, *(name for name in tests if name not in classes)]
     groups = groups + [
-        _Group(files_below(path), classes.index(name), "test") for name, path in tests.items()
+        _Group(find_files(path), classes.index(name), "test") for name, path in tests.items()
     ]
     entries = [(path, group.label, group.part) for group in groups for path in group.files]
     images = [entry for entry in entries if _looks_like_image(entry[0])]
@@ -166,13 +166,13 @@ def _listing(name: str, classes: list[str], groups: list[_Group], tested: Path) 
     )
 
 
-def _training_folder(folder: Path, unlabeled: str) -> Path:
-    names = set(_folders_in(folder)) - {unlabeled, _TEST}
+def _find_training_folder(folder: Path, unlabeled: str) -> Path:
+    names = set(_list_folders(folder)) - {unlabeled, _TEST}
     training = names & _TRAINING
     if len(training) != 1 or not names <= training | _VALIDATION:
         return folder
     inner = folder / training.pop()
-    refuse(
+    raise_problems(
         f"{folder / name}: validation is taken from the labeled images; move these into {inner} "
         f"or {folder / _TEST}"
         for name in sorted(names & _VALIDATION)
@@ -180,15 +180,15 @@ def _training_folder(folder: Path, unlabeled: str) -> Path:
     return inner
 
 
-def _folders_in(folder: Path) -> list[str]:
-    return [name for name, is_folder in _visible(folder) if is_folder]
+def _list_folders(folder: Path) -> list[str]:
+    return [name for name, is_folder in _list_visible(folder) if is_folder]
 
 
-def _visible_files(folder: Path) -> list[Path]:
-    return [folder / name for name, is_folder in _visible(folder) if not is_folder]
+def _list_files(folder: Path) -> list[Path]:
+    return [folder / name for name, is_folder in _list_visible(folder) if not is_folder]
 
 
-def _visible(folder: Path) -> list[tuple[str, bool]]:
+def _list_visible(folder: Path) -> list[tuple[str, bool]]:
     """Name, in natural order, and whether it is a folder, of all that is a folder or a file."""
     with reading(folder, advice=RIGHTS_TO_IMAGES), os.scandir(folder) as entries:
         shown = [entry for entry in entries if not entry.name.startswith(".")]
@@ -200,5 +200,5 @@ def _looks_like_image(path: Path) -> bool:
     return path.suffix.lower() in _ENDINGS
 
 
-def _names(names: Collection[str]) -> str:
+def _join_names(names: Collection[str]) -> str:
     return ", ".join(sort_naturally(names))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
-from dualstudent.errors import UserError, refuse
+from dualstudent.errors import UserError, raise_problems
 
 Part = Literal["train", "test"]
 
@@ -44,7 +44,7 @@ class Listing:
                 f"{self.name}: holds no images; a folder needs a folder of images per class, a "
                 "table a row per image"
             )
-        refuse(self._wrong_values(), self.name)
+        raise_problems(self._find_wrong_values(), self.name)
         known = {self.labels[i] for i in self.labeled}
         if not known:
             raise UserError(
@@ -69,17 +69,17 @@ class Listing:
     @property
     def labeled(self) -> list[int]:
         """Positions of the training images with a label."""
-        return self._indices(lambda label, part: part == "train" and label >= 0)
+        return self._find(lambda label, part: part == "train" and label >= 0)
 
     @property
     def unlabeled(self) -> list[int]:
         """Positions of the training images without."""
-        return self._indices(lambda label, part: part == "train" and label < 0)
+        return self._find(lambda label, part: part == "train" and label < 0)
 
     @property
     def test(self) -> list[int]:
         """Positions of the test images."""
-        return self._indices(lambda label, part: part == "test")
+        return self._find(lambda label, part: part == "test")
 
     def select(self, indices: Sequence[int]) -> "Listing":
         """Only the files at ``indices``, in that order."""
@@ -90,11 +90,11 @@ class Listing:
             parts=tuple(self.parts[i] for i in indices),
         )
 
-    def _indices(self, wanted: Callable[[int, Part], bool]) -> list[int]:
+    def _find(self, wanted: Callable[[int, Part], bool]) -> list[int]:
         pairs = zip(self.labels, self.parts, strict=True)
         return [i for i, (label, part) in enumerate(pairs) if wanted(label, part)]
 
-    def _wrong_values(self) -> Iterator[str]:
+    def _find_wrong_values(self) -> Iterator[str]:
         for path, label, part in zip(self.paths, self.labels, self.parts, strict=True):
             if part not in get_args(Part):
                 yield f"{path} is in part {part!r}; use 'train' or 'test'"
@@ -117,16 +117,16 @@ def sort_naturally(names: Iterable[str]) -> list[str]:
         >>> sort_naturally(["img10", "img9", "Img1"])
         ['Img1', 'img9', 'img10']
     """
-    return sorted(names, key=_natural_key)
+    return sorted(names, key=_make_natural_key)
 
 
-def _natural_key(name: str) -> tuple[list[tuple[bool, int, str]], str]:
+def _make_natural_key(name: str) -> tuple[list[tuple[bool, int, str]], str]:
     pieces = filter(None, re.split(r"([0-9]+)", name.casefold()))
     # The name itself decides between "a1" and "a01", "A" and "a".
-    return [_piece_key(piece) for piece in pieces], name
+    return [_make_piece_key(piece) for piece in pieces], name
 
 
-def _piece_key(piece: str) -> tuple[bool, int, str]:
+def _make_piece_key(piece: str) -> tuple[bool, int, str]:
     if piece[0] in "0123456789":
         digits = piece.lstrip("0")
         return False, len(digits), digits  # of two numbers, the longer one is larger

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dualstudent.data.images.cache import DecodedImages
-from dualstudent.data.images.duplicates import exact_duplicates
+from dualstudent.data.images.duplicates import find_exact_duplicates
 from dualstudent.data.images.folders import list_domains, list_folder
 from dualstudent.data.images.listing import Listing
 from dualstudent.data.images.tables import Columns, list_table
@@ -119,7 +119,7 @@ def prepare_files(
     tested = hidden = torch.arange(trained, len(listing))
     if validation:
         tested, hidden = _hold_out(source, validation, seed)
-    labeled = _all_but(hidden, 0, known)
+    labeled = _exclude(hidden, 0, known)
     given = torch.full((trained,), -1)
     given[labeled] = labels[labeled]
     return PreparedData(
@@ -127,7 +127,7 @@ def prepare_files(
         ImageSamples(pixels, transforms, normalization, rows=rows[:trained]),
         given,
         labeled,
-        _all_but(hidden, known, trained) if listing.unlabeled else labeled,
+        _exclude(hidden, known, trained) if listing.unlabeled else labeled,
         ImageSamples(pixels, transforms, normalization, rows=rows[tested]),
         labels[tested],
         source,
@@ -144,13 +144,13 @@ def _hold_out(source: LabeledImages, validation: float, seed: int) -> tuple[Tens
             f"data.validation = {validation}, but {source.name} has test images, which the "
             "run is evaluated on; leave data.validation out"
         )
-    first = torch.from_numpy(exact_duplicates(source.images.digests))
+    first = torch.from_numpy(find_exact_duplicates(source.images.digests))
     distinct = first[: len(source)] == torch.arange(len(source))
     tested = choose_held_out(source, validation, seed, distinct)
     return tested, torch.isin(first, tested).nonzero().squeeze(1)
 
 
-def _all_but(indices: Tensor, start: int, end: int) -> Tensor:
+def _exclude(indices: Tensor, start: int, end: int) -> Tensor:
     """Those from ``start`` to ``end`` that are not among ``indices``."""
     everywhere = torch.arange(start, end)
     return everywhere[~torch.isin(everywhere, indices)]

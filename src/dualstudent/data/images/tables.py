@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dualstudent.data.images.listing import Listing, Part, sort_naturally
-from dualstudent.errors import UserError, refuse
+from dualstudent.errors import UserError, raise_problems
 
 PATH_NAMES = ("path", "file", "filename", "file_name", "filepath", "file_path", "image")
 LABEL_NAMES = ("label", "class", "category", "target")
@@ -60,13 +60,13 @@ def list_table(table: Path, columns: Columns | None = None) -> Listing:
     files: dict[str, _Row] = {}
     problems = []
     for row in read(table, columns or Columns()):
-        wrong = _wrong_with(row)
+        wrong = _find_problem(row)
         if wrong is None:
             before = files.setdefault(os.path.normpath(table.parent / row.path), row)
-            wrong = _contradiction(before, row)
+            wrong = _find_contradiction(before, row)
         if wrong is not None:
             problems.append(wrong)
-    refuse([*problems, *_missing(table, files)], str(table))
+    raise_problems([*problems, *_find_missing(table, files)], str(table))
     classes = sort_naturally({row.label for row in files.values() if row.label})
     numbers = {name: number for number, name in enumerate(classes)} | {"": -1}
     return Listing(
@@ -78,7 +78,7 @@ def list_table(table: Path, columns: Columns | None = None) -> Listing:
     )
 
 
-def _wrong_with(row: _Row) -> str | None:
+def _find_problem(row: _Row) -> str | None:
     if "\0" in row.path + row.label:
         return f"{row.where} has a NUL byte; is this a table?"
     if not row.path:
@@ -93,16 +93,16 @@ def _wrong_with(row: _Row) -> str | None:
     return None
 
 
-def _contradiction(before: _Row, row: _Row) -> str | None:
+def _find_contradiction(before: _Row, row: _Row) -> str | None:
     if (before.label, before.part) == (row.label, row.part):
         return None
     return (
-        f"{row.path} is given twice, {_meaning(before)} in {before.where} and "
-        f"{_meaning(row)} in {row.where}; keep one"
+        f"{row.path} is given twice, {_describe(before)} in {before.where} and "
+        f"{_describe(row)} in {row.where}; keep one"
     )
 
 
-def _missing(table: Path, files: dict[str, _Row]) -> Iterator[str]:
+def _find_missing(table: Path, files: dict[str, _Row]) -> Iterator[str]:
     rows = [row for path, row in files.items() if not Path(path).is_file()]
     if rows:
         some = ", ".join(f"{row.path} in {row.where}" for row in rows[:_SHOWN])
@@ -112,18 +112,18 @@ def _missing(table: Path, files: dict[str, _Row]) -> Iterator[str]:
         )
 
 
-def _meaning(row: _Row) -> str:
+def _describe(row: _Row) -> str:
     return f"{row.label or 'unlabeled'} for {_PARTS[row.part]}"
 
 
 def _read_csv(table: Path, columns: Columns) -> Iterator[_Row]:
     try:
         with table.open(encoding="utf-8-sig", newline="") as file:
-            delimiter = _delimiter(file.readline())
+            delimiter = _find_delimiter(file.readline())
             file.seek(0)
             rows = csv.reader(file, delimiter=delimiter, strict=True)
             header = next(rows, [])
-            places = _places(table, header, columns)
+            places = _find_columns(table, header, columns)
             for cells in filter(None, rows):
                 where = f"line {rows.line_num}"
                 if len(cells) > len(header):
@@ -131,7 +131,7 @@ def _read_csv(table: Path, columns: Columns) -> Iterator[_Row]:
                         f"{table}: {where} has {len(cells)} cells, the header {len(header)}; "
                         'put names with commas in them into "quotes"'
                     )
-                yield _row(where, cells, places)
+                yield _make_row(where, cells, places)
     except UnicodeDecodeError as error:
         raise UserError(
             f"{table}: is neither Parquet nor UTF-8 text; give a folder of images or a table (from "
@@ -141,7 +141,7 @@ def _read_csv(table: Path, columns: Columns) -> Iterator[_Row]:
         raise UserError(f"{table}: is not a table: {error} (line {rows.line_num})") from error
 
 
-def _delimiter(header: str) -> str:
+def _find_delimiter(header: str) -> str:
     """A comma, unless the header has none and has semicolons or tabs instead."""
     return next((mark for mark in ",;\t" if mark in header), ",")
 
@@ -157,37 +157,37 @@ def _read_parquet(table: Path, columns: Columns) -> Iterator[_Row]:
         ) from error
     try:
         with parquet.ParquetFile(table) as file:
-            places = _places(table, file.schema_arrow.names, columns)
+            places = _find_columns(table, file.schema_arrow.names, columns)
             wanted = [file.schema_arrow.names[place] for place in places if place is not None]
             content = file.read(columns=wanted)
     except (pyarrow.ArrowException, OSError) as error:
         raise UserError(f"{table}: is not a table: broken Parquet ({error})") from error
-    places = _places(table, content.column_names, columns)
+    places = _find_columns(table, content.column_names, columns)
     values = zip(*(column.to_pylist() for column in content.columns), strict=True)
     for number, cells in enumerate(values, start=1):
-        yield _row(f"row {number}", [_text(cell) for cell in cells], places)
+        yield _make_row(f"row {number}", [_to_text(cell) for cell in cells], places)
 
 
-def _text(cell: Any) -> str:
+def _to_text(cell: Any) -> str:
     """Blank for missing values; whole numbers without the fraction that missing ones bring."""
     if cell is None or cell != cell:  # noqa: PLR0124  NaN is not itself
         return ""
     return str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell)
 
 
-def _row(where: str, cells: Sequence[str], places: Sequence[int | None]) -> _Row:
+def _make_row(where: str, cells: Sequence[str], places: Sequence[int | None]) -> _Row:
     path, label, part = (
         cells[place] if place is not None and place < len(cells) else "" for place in places
     )
     return _Row(where, path, label.strip(), part.strip().lower())
 
 
-def _places(table: Path, header: Sequence[str], columns: Columns) -> tuple[int | None, ...]:
+def _find_columns(table: Path, header: Sequence[str], columns: Columns) -> tuple[int | None, ...]:
     """Where path, label and part stand in a row."""
     names = [name.strip().lower() for name in header]
-    path = _place(names, columns.path, PATH_NAMES)
-    label = _place(names, columns.label, LABEL_NAMES)
-    part = _place(names, columns.part, PART_NAMES)
+    path = _find_column(names, columns.path, PATH_NAMES)
+    label = _find_column(names, columns.label, LABEL_NAMES)
+    part = _find_column(names, columns.part, PART_NAMES)
     if columns.label is None and set(names) >= _OF_PREDICTIONS:
         raise UserError(
             f"{table}: holds predictions, not labels (it has the columns "
@@ -208,6 +208,6 @@ def _places(table: Path, header: Sequence[str], columns: Columns) -> tuple[int |
     return path, label, part
 
 
-def _place(names: Sequence[str], chosen: str | None, usual: Iterable[str]) -> int | None:
+def _find_column(names: Sequence[str], chosen: str | None, usual: Iterable[str]) -> int | None:
     wanted = [chosen.strip().lower()] if chosen else usual
     return next((names.index(name) for name in wanted if name in names), None)

@@ -34,7 +34,7 @@ def normalize(pixels: Tensor, normalization: Normalization) -> Tensor:
         >>> normalize(torch.tensor([[[[0, 255]]]], dtype=torch.uint8), Normalization())
         tensor([[[[-1.,  1.]]]])
     """
-    factor, offset = factor_and_offset(normalization, pixels.device)
+    factor, offset = make_scale_and_offset(normalization, pixels.device)
     # Laid out explicitly: with one channel, a conversion would keep the layout it finds, and the
     # whole network would run channels first, a third slower on a CPU.
     images = torch.empty(
@@ -44,7 +44,9 @@ def normalize(pixels: Tensor, normalization: Normalization) -> Tensor:
 
 
 @lru_cache
-def factor_and_offset(normalization: Normalization, device: torch.device) -> tuple[Tensor, Tensor]:
+def make_scale_and_offset(
+    normalization: Normalization, device: torch.device
+) -> tuple[Tensor, Tensor]:
     """(channels or 1, 1, 1) each: a byte b is seen by networks as b · factor − offset.
 
     Made once: copying them to a device in every step would hold it up. Not to be written to.

@@ -70,7 +70,7 @@ class Transform(Settings):
             shift = torch.randint(*bounds, (2, count, 1), generator=generator, device=device)
             numbers["translate"] = shift.squeeze(2).T
         for key, each in _COUNTS.items():
-            if self._has(key):
+            if self._is_set(key):
                 device = generator.device
                 numbers[key] = torch.rand(count, each, generator=generator, device=device)
         return numbers
@@ -97,11 +97,11 @@ class Transform(Settings):
             mirror = numbers["flip"] < 0.5 if self.flip else None
             pixels = geometry.translate_and_flip(pixels, numbers["translate"], mirror)
         for key, operation in _OPERATIONS.items():
-            if self._has(key):
+            if self._is_set(key):
                 pixels = operation.apply(pixels, getattr(self, key), numbers[key])
         return pixels
 
-    def _has(self, key: str) -> bool:
+    def _is_set(self, key: str) -> bool:
         return bool(getattr(self, key) != type(self).model_fields[key].default)
 
 

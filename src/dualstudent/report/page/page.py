@@ -18,7 +18,7 @@ from dualstudent.report.page.classes import build_class_table
 from dualstudent.report.page.confusion import build_confusion
 from dualstudent.report.page.run_data import RunData, collect_run_data
 from dualstudent.report.page.settings import list_settings
-from dualstudent.training.run import Run, versions
+from dualstudent.training.run import Run, list_versions
 from dualstudent.training.trainer import Trainer
 
 _GENERATOR = "dualstudent report"
@@ -72,7 +72,7 @@ def render_page(runs: Sequence[RunData]) -> str:
     trust = [coverage.draw_coverage(runs), calibration.draw_reliability(runs)] if tested else []
     return environment.get_template("page.html").render(
         generator=_GENERATOR,
-        version=versions()["dualstudent"],
+        version=list_versions()["dualstudent"],
         script=script,
         script_digest=digest,  # browsers run no other script
         runs=runs,

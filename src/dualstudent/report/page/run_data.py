@@ -154,7 +154,7 @@ def _collect(run: Run, name: str, trainer: Trainer, pictures: int) -> RunData:
         len(data.labeled),
         len(data.unlabeled) if trainer.method.views.unlabeled else 0,
         tuple(escape_line(each) for each in data.classes),
-        result.get("unreadable_images", 0) + data.left_out,
+        result.get("unreadable_images", 0) + data.unreadable,
         evaluation,
     )
 
