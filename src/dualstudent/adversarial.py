@@ -1,7 +1,7 @@
-"""Small changes of an image that change a prediction most.
+"""Adversarial perturbations: small changes of the input that change the prediction most.
 
-They are searched for without touching the network: parameters receive no gradient, and
-batch-norm statistics stay where they are. All that is returned is constant.
+The search leaves the network unchanged: parameters receive no gradient and batch-norm
+statistics are not updated. The results are constants.
 """
 
 from collections.abc import Iterator
@@ -17,9 +17,9 @@ from dualstudent.losses import kl
 
 @contextmanager
 def freeze_statistics(network: nn.Module) -> Iterator[None]:
-    """Batch norm still normalizes by the batch, but its running statistics do not move.
+    """Normalize by the batch, but do not update the running statistics of batch norm.
 
-    For passes over images that the network will not meet outside of training.
+    For images that occur only during training, such as adversarial ones.
     """
     norms = [module for module in network.modules() if isinstance(module, _BatchNorm)]
     tracking = [norm.track_running_stats for norm in norms]
@@ -34,9 +34,9 @@ def freeze_statistics(network: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def disable_noise(network: nn.Module) -> Iterator[None]:
-    """The same function in every pass: no dropout, and batch norm that leaves no trace.
+    """Make the network deterministic: no dropout, no updates of batch-norm statistics.
 
-    Batch norm goes on to normalize by the batch if it did, as in the loss that is to follow.
+    In training mode, batch norm still normalizes by the batch.
     """
     modes = [(module, module.training) for module in network.modules()]
     for module, training in modes:
@@ -56,21 +56,21 @@ def virtual_adversarial(
     finite_difference: float,
     power_iterations: int = 1,
 ) -> Tensor:
-    """The change r of length ε that moves the prediction furthest, to second order.
+    """The perturbation r of length ε that changes the prediction most, to second order.
 
     Miyato et al., Virtual adversarial training, TPAMI 2018. KL(p(x) ‖ p(x + r)) is ½ rᵀ H r
     for a small r, so r is the dominant eigenvector of H. Power iteration finds it from a random
     direction d by d ← H d / ‖H d‖, where H d is ∇ᵣ KL(p(x) ‖ p(x + r)) / ξ at r = ξ d.
 
-    The gradient is a difference of nearly equal probabilities, so the search runs without
-    dropout, which would drown it, and in full precision, also under autocast.
+    The gradient is a difference of nearly equal probabilities. Therefore the search runs without
+    dropout and in full precision, even under autocast.
 
     Args:
         network: maps images to a :class:`~dualstudent.prediction.Prediction`.
         images: (B, …), x.
         epsilon: ε, the Euclidean length of each sample's r.
         finite_difference: ξ.
-        power_iterations: how often d is improved; each costs a pass forth and back.
+        power_iterations: number of updates of d; each costs a forward and a backward pass.
 
     Returns:
         r, of the shape of ``images``; 0 where no direction changes the prediction.
@@ -94,13 +94,13 @@ def virtual_adversarial(
 
 
 def fast_gradient_sign(loss: Tensor, images: Tensor, epsilon: float) -> Tensor:
-    """Each value moves by ε to where the loss grows: x + ε · sign(∇ₓ loss).
+    """Return x + ε · sign(∇ₓ loss): each value changes by ε so that the loss grows.
 
     Goodfellow et al., Explaining and harnessing adversarial examples, ICLR 2015.
 
     Args:
-        loss: a scalar that depends on ``images``; its graph can be used again.
-        images: (B, …), x, which asks for gradient.
+        loss: a scalar that depends on ``images``; its graph is kept.
+        images: (B, …), x, with ``requires_grad``.
         epsilon: ε, the largest change of a value.
 
     Returns:
@@ -116,7 +116,10 @@ def fast_gradient_sign(loss: Tensor, images: Tensor, epsilon: float) -> Tensor:
 
 
 def _normalize(vectors: Tensor) -> Tensor:
-    """Each sample at length 1, or 0 if it is; first brought to where squares do not underflow."""
+    """Scale each sample to length 1; samples of length 0 stay 0.
+
+    Dividing by the largest value first keeps the squares from underflowing.
+    """
     flat = vectors.flatten(1)
     largest = flat.abs().amax(dim=1, keepdim=True)
     return F.normalize(flat / largest.clamp(min=torch.finfo(flat.dtype).tiny)).view_as(vectors)

@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all."""
+"""Atomic writes: a file exists completely or not at all."""
 
 import os
 from collections.abc import Iterator
@@ -11,11 +11,11 @@ from dualstudent.errors import UserError
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """Write to another name, which then takes the place of ``path``, on disk and all.
+    """Yield a temporary path to write to; afterwards it is synced and replaces ``path``.
 
-    What was written is removed if anything goes wrong, and ``path`` stays as it was.
+    If the block raises, the temporary file is removed and ``path`` is unchanged.
     """
-    # Of this process: nothing of the user's has such a name, and nobody else writes to it.
+    # With the process id in its name, no other process writes to it.
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
         yield partial
@@ -23,17 +23,17 @@ def atomic_write(path: Path) -> Iterator[Path]:
             os.fsync(file.fileno())
         partial.replace(path)
     except OSError as error:
-        if error.filename == str(partial):  # a name that nobody but us knows
+        if error.filename == str(partial):  # name the file that the user knows
             error.filename = str(path)
         raise
     finally:
-        with suppress(OSError):  # what went wrong first is what matters
+        with suppress(OSError):  # keep the first error
             partial.unlink()
 
 
 @contextmanager
 def create_file(path: Path) -> Iterator[Path]:
-    """Like :func:`atomic_write`, for a place where there must be nothing yet."""
+    """Like :func:`atomic_write`, for a path that must not exist yet."""
     check_free(path)
     with atomic_write(path) as partial:
         yield partial
@@ -41,24 +41,24 @@ def create_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def create_text_file(path: Path) -> Iterator[TextIO]:
-    """A new file of UTF-8 text, which is there when all of it is written."""
+    """Open a new UTF-8 text file that appears once the block has ended without an error."""
     with (
         create_file(path) as partial,
-        # Names of files may be bytes that are no text; they are written as they are.
+        # File names may hold bytes that are not valid text; they are written unchanged.
         partial.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file,
     ):
         yield file
 
 
 def check_free(path: Path) -> None:
-    """Refuse a path where a new file would overwrite something, or cannot be.
+    """Check that a new file can be written to ``path``.
 
     Raises:
-        UserError: if there is something, or no folder to put it into.
+        UserError: if something exists there, or its folder does not exist.
     """
     if path.is_dir():
         raise UserError(f"{path} is a folder; give a file in it, such as {path / 'name'}")
-    if os.path.lexists(path):  # also a link that leads nowhere is somebody's
+    if os.path.lexists(path):  # true for broken links, too
         raise UserError(f"{path} already exists; choose another -o FILE, or remove it first")
     if not path.parent.is_dir():
         raise UserError(f"{path}: there is no folder {path.parent}; make it first")

@@ -1,4 +1,4 @@
-"""What a method learns from in one step, and what it wants to see of each sample."""
+"""The batch of a training step, and the views that a method asks for."""
 
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -7,15 +7,15 @@ import torch
 from torch import Tensor
 
 Policy = Literal["weak", "strong"]
-"""The names of transforms; a recipe says what they mean."""
+"""Name of a transform; ``recipe.transforms`` defines each."""
 
 
 class Views(NamedTuple):
-    """The views that a method wants of each sample, by the name of their transform.
+    """The views that a method asks for, each given by the name of its transform.
 
     Attributes:
-        labeled: of samples that are there for their label, one name a view.
-        unlabeled: of samples that teach without a label; none if the method does not use them.
+        labeled: views of the samples drawn for their label.
+        unlabeled: views of the samples drawn without a label; empty if the method uses none.
 
     Example:
         >>> fixmatch = Views(labeled=("weak",), unlabeled=("weak", "strong"))
@@ -33,19 +33,17 @@ TWO_VIEWS = Views(("weak", "weak"), ("weak", "weak"))
 
 @dataclass
 class Batch:
-    """Views of B samples, and what is known of each sample. The unlabeled samples come first.
+    """Views of B samples with their labels. The unlabeled samples come first.
 
     Attributes:
-        views: in the order in which the method asks for them. A view that it wants of all samples
-            has B rows. One that it wants of the unlabeled alone has as many rows as there are of
-            those, and they are the first of the batch; one of the labeled alone has the last.
-        labels: (B,) int64, the class of each sample, −1 where it is unknown.
-        unlabeled: (B,) bool, the samples on which the students teach each other. These are
-            the ones without a label, except when every sample of the data set has one: then
-            they are all of them. Default: those without a label.
-        indices: (B,) int64, which samples of the data set these are. Default: 0 to B − 1.
-        domains: (B,) int64, the domain of each sample: 0 for the source, 1 for the target.
-            Default: all of the source.
+        views: tensors (rows, …) in the order in which the method asks for them. A view of all
+            samples has B rows; a view of the unlabeled samples only has the first rows of the
+            batch, a view of the labeled samples only has the last.
+        labels: (B,) int64, the class of each sample, −1 where unknown.
+        unlabeled: (B,) bool, the samples that the unsupervised terms use: those without a label,
+            or all samples if the whole data set is labeled. Default: ``labels < 0``.
+        indices: (B,) int64, positions of the samples in the data set. Default: 0 to B − 1.
+        domains: (B,) int64, 0 for the source and 1 for the target domain. Default: all 0.
 
     Example:
         >>> images = torch.rand(4, 1, 8, 8)
@@ -56,7 +54,7 @@ class Batch:
 
     views: tuple[Tensor, ...]
     labels: Tensor
-    unlabeled: Tensor = None  # type: ignore[assignment]  # filled in below, as are the next two
+    unlabeled: Tensor = None  # type: ignore[assignment]  # defaults are set below
     indices: Tensor = None  # type: ignore[assignment]
     domains: Tensor = None  # type: ignore[assignment]
 

@@ -1,4 +1,4 @@
-"""The one kind of error that is the user's to mend."""
+"""Errors that the user can fix."""
 
 from collections.abc import Iterable
 
@@ -6,19 +6,21 @@ _SHOWN = 10
 
 
 class UserError(ValueError):
-    """Something the user gave is wrong; the message says what, where, and what would be right.
+    """The input is wrong. The message says what, where, and what would be right, in one line.
 
-    The command line prints the message as one line and exits with code 2; from Python it is
-    an ordinary ``ValueError``.
+    The command line prints the message and exits with code 2.
     """
 
 
 def raise_problems(problems: Iterable[str], where: str = "") -> None:
-    """Raise if there is a problem; the message names the first ten, to be mended in one go.
+    """Raise one error for all problems, naming the first ten; do nothing if there are none.
 
     Args:
-        problems: one each, that say what would be right.
-        where: all of them are.
+        problems: a sentence each.
+        where: the file or setting that all of them are about.
+
+    Raises:
+        UserError: if there is a problem.
 
     Example:
         >>> raise_problems([])
@@ -33,9 +35,9 @@ def raise_problems(problems: Iterable[str], where: str = "") -> None:
 
 
 def escape_line(text: object) -> str:
-    r"""The text with everything escaped that would break the line or the terminal.
+    r"""Escape everything that is not printable, so that the text stays on one line.
 
-    Names of files may hold line feeds, control characters, or bytes that are no text.
+    File names may hold line feeds, control characters, or bytes that are not valid text.
 
     Example:
         >>> print(escape_line("my\ncat.jpg"))

@@ -1,8 +1,8 @@
-"""Randomness as a function, not a state.
+"""Random generators that are functions of the seed and a purpose, without any state.
 
-Every random number of a run is a function of the run's seed and of what it is for: the step,
-the view, the student. So a run's index is one integer, and a run that continues from any
-step draws exactly what it would have drawn without the interruption.
+Every random number of a run depends only on the seed of the run and on its purpose: the step,
+the view, the student. So a run that continues from a checkpoint draws exactly what it would
+have drawn without the interruption.
 """
 
 import hashlib
@@ -13,10 +13,11 @@ import torch
 
 
 def derive_seed(*purpose: int | str) -> int:
-    """A 63-bit seed that depends on every part of ``purpose`` and on nothing else.
+    """Derive a 63-bit seed from all parts of ``purpose``.
 
-    >>> derive_seed(0, "step", 7) == derive_seed(0, "step", 7) != derive_seed(0, "step", 8)
-    True
+    Example:
+        >>> derive_seed(0, "step", 7) == derive_seed(0, "step", 7) != derive_seed(0, "step", 8)
+        True
     """
     digest = hashlib.blake2b(repr(purpose).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1
@@ -39,9 +40,9 @@ def make_generator(*purpose: int | str, device: torch.device | str = "cpu") -> t
 
 @contextmanager
 def seeded_rng(*purpose: int | str) -> Iterator[None]:
-    """Run a block whose global random numbers depend on ``purpose`` only, and disturb no others.
+    """Seed the global CPU generator for the block by ``purpose``; restore its state afterwards.
 
-    For code on the CPU that cannot be handed a generator, such as the initialization of layers.
+    For code that takes no generator, such as the initialization of layers.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(*purpose))

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 Distance = Callable[[Tensor, Tensor], Tensor]
-"""Measures how far logits (B, C) are from target probabilities (B, C): one value a sample."""
+"""Function of logits (B, C) and target probabilities (B, C) that returns distances (B,)."""
 
 
 def squared_distance(p: Tensor, q: Tensor) -> Tensor:
@@ -40,8 +40,8 @@ def mse(logits: Tensor, target: Tensor) -> Tensor:
     """The distance ℛ of Eq. 1 and ℒ_mse of Eq. 5 between a prediction and a constant target.
 
     Args:
-        logits: (B, C), what is to move.
-        target: (B, C), probabilities that stay where they are.
+        logits: (B, C), with gradient.
+        target: (B, C), probabilities; a constant.
 
     Returns:
         (B,), the squared distance of the probabilities, averaged over the classes.
@@ -50,14 +50,14 @@ def mse(logits: Tensor, target: Tensor) -> Tensor:
 
 
 def kl(logits: Tensor, target: Tensor) -> Tensor:
-    """The other choice for ℛ in Eq. 1: KL(target ‖ softmax(logits)).
+    """KL(target ‖ softmax(logits)), the other choice for ℛ in Eq. 1.
 
     Args:
-        logits: (B, C), what is to move.
-        target: (B, C), probabilities that stay where they are.
+        logits: (B, C), with gradient.
+        target: (B, C), probabilities; a constant.
 
     Returns:
-        (B,), at least 0 up to rounding, summed over the classes as a divergence is.
+        (B,), at least 0 up to rounding; the sum over the classes.
     """
     return F.kl_div(logits.log_softmax(dim=1), target.detach(), reduction="none").sum(dim=1)
 
@@ -66,8 +66,8 @@ def jensen_shannon(logits: Tensor, target: Tensor) -> Tensor:
     """JS(p, q) = ½ KL(p ‖ m) + ½ KL(q ‖ m), m = ½(p + q): the disagreement of Deep Co-Training.
 
     Args:
-        logits: (B, C), of p, what is to move.
-        target: (B, C), q, probabilities that stay where they are.
+        logits: (B, C), logits of p, with gradient.
+        target: (B, C), the probabilities q; a constant.
 
     Returns:
         (B,), in [0, log 2] up to rounding.
@@ -85,10 +85,10 @@ def jensen_shannon(logits: Tensor, target: Tensor) -> Tensor:
 
 
 def entropy(logits: Tensor) -> Tensor:
-    """H(p) = −Σ p log p: small if a prediction is decided.
+    """H(p) = −Σ p log p, small for a confident prediction.
 
     Args:
-        logits: (B, C), of p.
+        logits: (B, C), logits of p.
 
     Returns:
         (B,), in [0, log C].
@@ -113,12 +113,12 @@ def classification(
     Args:
         class_logits: (B, C).
         labels: (B,) int64, −1 where unlabeled.
-        average_over_batch: divide the sum by B, as the paper's numbers were made, so that the
-            labels weigh less the fewer of a batch have one; otherwise by the labeled samples.
+        average_over_batch: divide the sum by B, as in the paper's results; otherwise by the
+            number of labeled samples.
         label_smoothing: share of each label that is spread over all classes, in [0, 1).
 
     Returns:
-        A scalar; 0 if nothing is labeled.
+        A scalar; 0 if no sample is labeled.
 
     Example:
         >>> import torch
@@ -135,10 +135,10 @@ def classification(
 
 
 def consistency(logits: Tensor, target: Tensor, distance: Distance = mse) -> Tensor:
-    """Eq. 1, ℒ_con: a prediction should survive a perturbation.
+    """Eq. 1, ℒ_con: the prediction should not change under perturbations.
 
     Args:
-        logits: (B, C), of the consistency head on one view.
+        logits: (B, C), from the consistency head for one view.
         target: (B, C), 𝒯ₓ, probabilities for another view; a constant.
         distance: ℛ, :func:`mse` or :func:`kl`.
 
@@ -154,12 +154,12 @@ def consistency(logits: Tensor, target: Tensor, distance: Distance = mse) -> Ten
 
 
 def stabilization(distance_to_other: Tensor, guided: Tensor) -> Tensor:
-    """Eq. 6, ℒ_sta: follow the other student where it is the guide.
+    """Eq. 6, ℒ_sta: follow the other student on the samples where it is the guide.
 
     Args:
         distance_to_other: (B,), ℒ_mse of Eq. 5 between this student and the other.
-        guided: (B,) bool, from :func:`dualstudent.stability.is_guided`, false for samples
-            that take no part.
+        guided: (B,) bool, see :func:`dualstudent.stability.is_guided`; false for samples that
+            are not used.
 
     Returns:
         A scalar: the sum over the guided samples divided by B.
@@ -173,7 +173,7 @@ def stabilization(distance_to_other: Tensor, guided: Tensor) -> Tensor:
 
 
 def logit_distance(class_logits: Tensor, consistency_logits: Tensor) -> Tensor:
-    """ℒ_res: keeps the two decoupled heads close; gradient flows into both.
+    """ℒ_res: keeps the two decoupled heads close; the gradient flows into both.
 
     Args:
         class_logits: (B, C).
@@ -186,11 +186,10 @@ def logit_distance(class_logits: Tensor, consistency_logits: Tensor) -> Tensor:
 
 
 def neighbors(features: Tensor, labels: Tensor, margin: float = 1.0) -> Tensor:
-    """Pulls the features of equal labels together and pushes others ``margin`` apart.
+    """The contrastive loss of Smooth Neighbors (Luo et al., CVPR 2018).
 
-    The contrastive loss of Smooth Neighbors (Luo et al., CVPR 2018): the squared Euclidean
-    distance of neighbors, and max(0, margin − distance)² for others. Features in the very
-    same place have no direction to part in and get no gradient.
+    For neighbors it is the squared Euclidean distance of their features, for other pairs
+    max(0, margin − distance)². Pairs with identical features get no gradient.
 
     Args:
         features: (B, D), B at least 2.
@@ -207,7 +206,7 @@ def neighbors(features: Tensor, labels: Tensor, margin: float = 1.0) -> Tensor:
         tensor(25.2500)
     """
     first, second = torch.triu_indices(len(labels), len(labels), offset=1, device=labels.device)
-    at_least_single = torch.promote_types(features.dtype, torch.float32)  # half has no pdist
-    distance = F.pdist(features.to(at_least_single))
+    dtype = torch.promote_types(features.dtype, torch.float32)  # no pdist in half precision
+    distance = F.pdist(features.to(dtype))
     apart = (margin - distance).clamp(min=0).square()
     return torch.where(labels[first] == labels[second], distance.square(), apart).mean()

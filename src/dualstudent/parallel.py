@@ -1,4 +1,4 @@
-"""Processes and threads: how many cores there are, and the same work on many pieces at once."""
+"""Cores, child processes and threads."""
 
 import multiprocessing
 import os
@@ -11,28 +11,28 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Protocol, TypeVar
 
-PROCESSES = "DUALSTUDENT_PROCESSES"  # of the environment: how many work on the same run
+PROCESSES = "DUALSTUDENT_PROCESSES"  # environment variable: how many processes share the run
 
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
 
 
 def count_cores() -> int:
-    """The cores that are ours: fewer than the machine's where a task set or a quota says so.
+    """Count the cores that this process may use.
 
-    Processes that share the batches of a run share the cores, too.
+    CPU affinity and container quotas are respected. Processes that share a run share the cores.
 
     Example:
         >>> count_cores() >= 1
         True
     """
-    from joblib import cpu_count  # knows the quota of a container; here, for it takes long to load
+    from joblib import cpu_count  # knows container quotas; imported here because it loads slowly
 
     return max(1, int(cpu_count()) // int(os.environ.get(PROCESSES, "1")))
 
 
 def call_when_parent_ends(act: Callable[[], object]) -> None:
-    """Call ``act``, in a thread, once the parent has ended, also if it was killed.
+    """Call ``act`` from a thread as soon as the parent process has ended, even if it was killed.
 
     Does nothing in a process that was not started by :mod:`multiprocessing`.
     """
@@ -63,28 +63,28 @@ def main_module_left_out() -> Iterator[None]:
 
 
 class Progress(Protocol):
-    """Is told how far a piece of work is; the observer of a training is one."""
+    """Receives the progress of some work; training callbacks are one kind."""
 
     def on_start(self, step: int, total: int) -> None:
-        """Work starts at ``step`` of ``total``."""
+        """Called when the work starts, with ``step`` of ``total`` already done."""
 
     def on_step(self, step: int) -> None:
-        """``step`` are done."""
+        """Called when ``step`` steps are done."""
 
 
 @contextmanager
 def map_threads(
     work: Callable[[Piece], Result], pieces: Iterable[Piece], workers: int
 ) -> Iterator[Iterator[Result]]:
-    """The results in the order of the pieces, for as long as the block lasts.
+    """Apply ``work`` to all pieces in threads; yields an iterator over the results, in order.
 
-    No more than two pieces per thread are under way or wait to be fetched, so that a slow reader
-    slows the threads instead of filling the memory.
+    At most two results per thread are computed ahead, so that a slow consumer slows the threads
+    down instead of filling the memory. The threads end with the block.
 
     Args:
-        work: what waits for files, or frees Python while it computes, as decoding does.
-        pieces: what it is called with.
-        workers: how many threads.
+        work: function of one piece. Should release the GIL, as decoding and file access do.
+        pieces: its arguments, one per call.
+        workers: number of threads.
     """
     pool = ThreadPoolExecutor(workers)
     try:

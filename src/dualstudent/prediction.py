@@ -1,4 +1,4 @@
-"""What a network returns."""
+"""The output of a network."""
 
 from typing import NamedTuple
 
@@ -6,16 +6,16 @@ from torch import Tensor
 
 
 class Prediction(NamedTuple):
-    """The outputs of one network for a batch of B samples and C classes.
+    """The outputs of one network for B samples and C classes.
 
     The two heads are the *decoupled top layers* of Mean Teacher: the class head learns from
-    labels and speaks for the network, the consistency head follows targets. They are tied by
-    :func:`dualstudent.losses.logit_distance`.
+    labels and gives the network's prediction, the consistency head learns from targets. The loss
+    :func:`dualstudent.losses.logit_distance` keeps them close.
 
     Attributes:
-        class_logits: (B, C), the network's answer.
-        consistency_logits: (B, C), compared with targets of other passes or networks.
-        features: (B, D), what both heads see.
+        class_logits: (B, C), the prediction.
+        consistency_logits: (B, C), compared with the targets of other passes or networks.
+        features: (B, D), the input of both heads.
     """
 
     class_logits: Tensor

@@ -1,4 +1,4 @@
-"""The base of everything that can be set, and what is wrong with settings in words for people."""
+"""The base class of all settings, and readable messages for invalid ones."""
 
 import difflib
 from collections.abc import Iterable, Iterator
@@ -8,22 +8,22 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 Table = dict[str, Any]
 
-_NEAR = 0.75  # as difflib measures; a misspelled key is nearer, another key is not
+_NEAR = 0.75  # similarity (difflib) above which a key counts as misspelled
 
 
 class Settings(BaseModel):
-    """Validated settings: wrong types, ranges and unknown keys are errors, never guesses."""
+    """Immutable, validated settings: wrong types, values out of range and unknown keys raise."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 def explain(error: ValidationError, settings: type[BaseModel], table: Table) -> str:
-    """Every problem once: the key, its value, and what is allowed.
+    """Describe every problem in one line: the key, its value, and what is allowed.
 
     Args:
-        error: of the validation of ``table``.
-        settings: what the table should have been.
-        table: as it was written.
+        error: raised when ``table`` was validated.
+        settings: the class that it was validated against.
+        table: the input.
     """
     texts: dict[str, str] = {}
     for problem in error.errors():
@@ -46,9 +46,9 @@ def explain(error: ValidationError, settings: type[BaseModel], table: Table) -> 
             texts[key] = f"{key} = {problem['input']!r}: is a section; set {key}.… in it"
         elif problem["type"] == "tuple_type" and isinstance(problem["input"], dict):
             texts[key] = f"{key}: write each of them as a section [[{key}]]"
-        elif key in texts:  # the other members of a union
+        elif key in texts:  # another member of a union
             texts[key] += f" or {message.removeprefix('input should be ')}"
-        elif not key:  # parts that do not fit together
+        elif not key:  # sections that do not fit together
             texts[key] = message
         elif isinstance(problem["input"], dict):
             texts[key] = f"{key}: {message}"
@@ -58,13 +58,13 @@ def explain(error: ValidationError, settings: type[BaseModel], table: Table) -> 
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """The end of a message about a name that is not known; empty if none comes near."""
+    """Return the end of a message that suggests a similar name; empty if there is none."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def _suggest_key(key: str, known: list[str]) -> str:
-    """The end of a message: the key that must have been meant, or all of its section."""
+    """Return the end of a message: the key that was probably meant, or all keys of the section."""
     section, _, last = key.rpartition(".")
     here = [_last_part(other) for other in known if other.rpartition(".")[0] == section]
     close = difflib.get_close_matches(last, here, n=1, cutoff=_NEAR)
@@ -83,7 +83,7 @@ def _last_part(key: str) -> str:
 
 
 def _name_key(location: tuple[int | str, ...], table: Table) -> str:
-    """The location without the names that tell methods and networks apart, and within a value."""
+    """Return the dotted key of a location, without the tags that pydantic adds for unions."""
     keys: list[str] = []
     inside: Any = table
     for number, part in enumerate(location, start=1):
@@ -99,7 +99,7 @@ def _name_key(location: tuple[int | str, ...], table: Table) -> str:
 
 
 def _list_keys(settings: type[BaseModel], table: Table, prefix: str = "") -> Iterator[str]:
-    """What can be set, given the methods, networks and rows that ``table`` names."""
+    """Yield all valid keys, given the methods, networks and rows that ``table`` names."""
     for key, field in settings.model_fields.items():
         yield prefix + key
         inside = table.get(key)
@@ -109,8 +109,8 @@ def _list_keys(settings: type[BaseModel], table: Table, prefix: str = "") -> Ite
             if isinstance(inside, list):
                 for number, each in enumerate(inside):
                     if isinstance(each, dict):
-                        of_each = f"{prefix}{key}.{each.get('name', number)}."
-                        yield from _list_keys(kind, each, of_each)
+                        inner_prefix = f"{prefix}{key}.{each.get('name', number)}."
+                        yield from _list_keys(kind, each, inner_prefix)
             else:
                 inner = inside if isinstance(inside, dict) else {}
                 name = kind.model_fields.get("name")

@@ -1,4 +1,4 @@
-"""A clean stop on Ctrl-C, on SIGTERM, and when the terminal is closed."""
+"""Clean stops on Ctrl-C, on SIGTERM, and when the terminal is closed."""
 
 import signal
 import threading
@@ -7,12 +7,12 @@ from typing import Any
 
 
 class Interrupted(Exception):
-    """A run was asked to stop and has left a checkpoint from which it continues exactly.
+    """The work was stopped by a signal; everything needed to continue has been saved.
 
     Attributes:
-        number: of the signal.
-        done: what was done by then.
-        command: that continues.
+        number: the signal.
+        done: how much was done, such as "step 120".
+        command: the command that continues.
     """
 
     def __init__(self, number: int, done: str, command: str) -> None:
@@ -25,13 +25,13 @@ STOPS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 
 
 class StopRequest:
-    """While entered, the first of ``STOPS`` takes a note, and only a second Ctrl-C acts as usual.
+    """While entered, records a stop signal instead of stopping; a second Ctrl-C stops at once.
 
-    A closing terminal may send SIGHUP twice, so that others after the first mean nothing new.
-    Where SIGHUP is ignored, as under nohup, it stays so.
+    Further SIGTERM and SIGHUP are ignored, because a closing terminal may send SIGHUP twice.
+    SIGHUP stays ignored where it already is, as under nohup.
 
     Attributes:
-        received: the number of the signal, or None.
+        received: the first signal, or None.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
-"""The stable sample: when a student's prediction can be trusted, and who guides whom.
+"""Stable samples: which predictions of a student can be trusted, and which student guides.
 
 Ke et al., Dual Student: Breaking the Limits of the Teacher in Semi-supervised Learning,
-ICCV 2019, sections 4.1 and 4.2. Everything here judges; nothing here carries gradient.
+ICCV 2019, sections 4.1 and 4.2. Nothing here carries gradient.
 """
 
 from torch import Tensor
@@ -13,7 +13,7 @@ def is_stable(p: Tensor, p_perturbed: Tensor, threshold: float) -> Tensor:
     """Eq. 3: is x a stable sample for a student?
 
     A sample is stable if a small perturbation does not change the predicted label and if the
-    student is confident of either view, that is, far from the decision boundary.
+    student is confident for at least one of the two views.
 
     Args:
         p: (B, C), the student's probabilities f(θ, x).
@@ -37,7 +37,7 @@ def is_stable(p: Tensor, p_perturbed: Tensor, threshold: float) -> Tensor:
 
 
 def instability(p: Tensor, p_perturbed: Tensor) -> Tensor:
-    """Eq. 4: ℰ, how much a perturbation moves a student's prediction; smaller is more stable.
+    """Eq. 4: ℰ, how much a perturbation changes a student's prediction; smaller is more stable.
 
     Args:
         p: (B, C), probabilities for x.
@@ -54,9 +54,9 @@ def is_guided(
 ) -> Tensor:
     """The factor of Eq. 6: on which samples does the other student guide this one?
 
-    There are three cases. A sample that is stable for neither student constrains nobody. One
-    that is stable for one student only makes that student the guide. One that is stable for
-    both makes the more stable student the guide, and with equal stability nobody.
+    If a sample is stable for neither student, there is no guide. If it is stable for one
+    student, that student is the guide. If it is stable for both, the student with the smaller
+    instability is the guide; with equal instability there is none.
 
     Args:
         stable: (B,) bool, ℛⁱ of this student.

@@ -1,1 +1,1 @@
-"""Data: from published files to batches of two views. Knows nothing of learning."""
+"""Data: from files and arrays to batches of views. Does not depend on methods or training."""

@@ -1,4 +1,4 @@
-"""Data from Python: arrays and PyTorch datasets, −1 or nothing where a label is unknown."""
+"""Data from Python: arrays and PyTorch datasets."""
 
 import math
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from dualstudent.data.transforms.policy import Transforms
 from dualstudent.errors import UserError
 
 LabelsLike = ArrayLike | Sequence[object]
-"""One label a sample, of any kind, with −1, None or NaN where unknown."""
+"""One label per sample, of any type; −1, None or NaN where unknown."""
 
 _IMAGES_AT_A_TIME = 4096
 _USUAL_CHANNELS = (1, 3, 4)
@@ -36,20 +36,23 @@ def prepare_arrays(
     perturbation: FeaturePerturbation | None = None,
     strong_perturbation: FeaturePerturbation | None = None,
 ) -> PreparedData:
-    """Arrays, or PyTorch datasets, as what :func:`dualstudent.train` can be handed.
+    """Prepare arrays or PyTorch datasets for :func:`dualstudent.train`.
 
-    Students teach each other on all samples, those with a label included, so that an epoch is
-    one pass over all.
+    The unsupervised terms use all samples, with and without a label, so that an epoch is one
+    pass over all.
 
     Args:
         X: images (N, H, W) or (N, H, W, channels), bytes or floats in [0, 1]; or feature vectors
             (N, features); or a dataset of (sample, label) pairs, see :func:`arrays_from_dataset`.
-        y: (N,), any labels; −1, None or NaN where unknown; not beside a dataset.
-        test: other samples with labels that are all known; default: none.
-        transforms: what perturbs images; default: nothing.
-        normalization: of images.
-        perturbation: what perturbs feature vectors; default: nothing.
-        strong_perturbation: what perturbs their strong views; default: the same.
+        y: (N,), labels of any type; −1, None or NaN where unknown. Not used with a dataset.
+        test: samples and labels to evaluate on, all labels known; default: none.
+        transforms: perturbations of images; default: none.
+        normalization: normalization of images.
+        perturbation: perturbation of feature vectors; default: none.
+        strong_perturbation: perturbation of strong views of feature vectors; default: the same.
+
+    Raises:
+        UserError: if samples and labels do not fit together.
 
     Example:
         >>> data = prepare_arrays([[0.0, 1.0], [2.0, 3.0], [4.0, 6.0]], ["no", "yes", None])
@@ -84,13 +87,12 @@ def prepare_arrays(
 
 
 def encode_labels(y: LabelsLike) -> tuple[NDArray[Any], Tensor]:
-    """The classes in order, and the number of each label's class.
+    """Find the classes, and encode each label as the number of its class.
 
-    Unknown are −1, also as the string ``"-1"`` that NumPy makes of it beside strings, None, and
-    NaN.
+    Unknown labels are −1, None, NaN, and ``"-1"``, which NumPy makes of −1 among strings.
 
     Returns:
-        (C,) classes of the kind that ``y`` has, and (N,) int64, −1 where unknown.
+        (C,) the sorted classes, in the type of ``y``, and (N,) int64, −1 where unknown.
 
     Raises:
         UserError: if fewer than two classes are known.
@@ -108,7 +110,7 @@ def encode_labels(y: LabelsLike) -> tuple[NDArray[Any], Tensor]:
         raise UserError("y holds no label at all; a few samples of every class need one")
     found = labels[known]
     if found.dtype == object and not any(isinstance(each, str) for each in found):
-        found = np.array(found.tolist())  # numbers that had None beside them
+        found = np.array(found.tolist())  # numbers in an object array, because None is among them
     if found.dtype.kind == "f" and np.isinf(found).any():
         raise UserError("Input y contains infinity; a label is a whole number or a name")
     try:
@@ -134,15 +136,15 @@ def make_samples(
     strong_perturbation: FeaturePerturbation | None = None,
     standardization: Standardization | None = None,
 ) -> Samples:
-    """Images or feature vectors, by their dimensions; see :func:`prepare_arrays`.
+    """Make samples from images, or from feature vectors if ``X`` has two dimensions.
 
     Args:
-        X: images or feature vectors.
-        transforms: what perturbs images.
-        normalization: of images.
-        perturbation: what perturbs feature vectors.
-        strong_perturbation: what perturbs their strong views.
-        standardization: of feature vectors; default: measured on these.
+        X: images or feature vectors, see :func:`prepare_arrays`.
+        transforms: perturbations of images.
+        normalization: normalization of images.
+        perturbation: perturbation of feature vectors.
+        strong_perturbation: perturbation of their strong views.
+        standardization: standardization of feature vectors; default: measured on ``X``.
     """
     array = np.asarray(X)
     if array.ndim == 2:
@@ -155,16 +157,16 @@ def make_samples(
 
 
 def arrays_from_dataset(dataset: Dataset[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """All (sample, label) pairs of a PyTorch dataset, each read once.
+    """Read all (sample, label) pairs of a PyTorch dataset once.
 
     Args:
-        dataset: with a length. A sample is a PIL image, which becomes gray or color in bytes as
-            files do (:func:`~dualstudent.data.images.decoding.decode`), an array
-            (H, W[, channels]), a tensor (H, W) or, as PyTorch lays images out, (channels, H, W);
-            or a vector. A label is anything, −1 or None where unknown.
+        dataset: needs a length. A sample is a PIL image (converted like files, see
+            :func:`~dualstudent.data.images.decoding.decode`), an array (H, W[, channels]), a
+            tensor (H, W) or (channels, H, W), or a vector. A label has any type, −1 or None
+            where unknown.
 
     Returns:
-        Images as bytes (N, H, W[, channels]) or vectors as floats (N, features); labels.
+        Images (N, H, W[, channels]) uint8 or vectors (N, features) float32, and the labels.
     """
     try:
         length = len(dataset)  # type: ignore[arg-type]
@@ -212,7 +214,7 @@ def _encode_test_labels(y: LabelsLike, classes: NDArray[Any]) -> Tensor:
 
 
 def is_unknown(labels: NDArray[Any]) -> NDArray[np.bool_]:
-    """(N,) bool: which labels are −1, ``"-1"``, None or NaN."""
+    """Return (N,) bool: which labels are −1, ``"-1"``, None or NaN."""
     if labels.dtype.kind == "f":
         return np.asarray((labels == -1) | np.isnan(labels))
     if labels.dtype != object:
@@ -223,11 +225,11 @@ def is_unknown(labels: NDArray[Any]) -> NDArray[np.bool_]:
 def _is_unknown_label(label: Any) -> bool:
     if isinstance(label, float) and math.isnan(label):
         return True
-    return type(label).__name__ in ("NoneType", "NAType") or label in (-1, "-1")  # NA: of pandas
+    return type(label).__name__ in ("NoneType", "NAType") or label in (-1, "-1")  # NA is pandas'
 
 
 def _to_pixels(images: NDArray[Any]) -> Tensor:
-    """(N, channels, H, W) uint8; bytes are not copied."""
+    """Convert to (N, channels, H, W) uint8; uint8 input is not copied."""
     if images.ndim not in (3, 4):
         raise UserError(
             f"X has shape {images.shape}; use (samples, features) for vectors, or "
@@ -245,7 +247,7 @@ def _to_pixels(images: NDArray[Any]) -> Tensor:
 
 
 def _to_bytes(images: NDArray[Any]) -> NDArray[np.uint8]:
-    """Images in the range 0 to 255, never all of them as floats."""
+    """Convert to 0 … 255, in pieces, so that there is never a float copy of all images."""
     if images.dtype == np.uint8 or images.size == 0:
         return images.astype(np.uint8, copy=False)
     fractions = images.dtype.kind in "fb"

@@ -1,4 +1,4 @@
-"""Labeled data sets: images in memory, or files to read them from."""
+"""Labeled data sets: images in memory, or image files."""
 
 import hashlib
 import os
@@ -23,7 +23,7 @@ class Labels(Protocol):
 
     @property
     def name(self) -> str:
-        """Of the data set, for messages."""
+        """Name of the data set, for messages."""
 
     @property
     def labels(self) -> Tensor:
@@ -36,28 +36,32 @@ class Labels(Protocol):
     def __len__(self) -> int: ...
 
     def fingerprint(self) -> str:
-        """Equal exactly if the data are."""
+        """Return a hash that is equal exactly if the data are."""
 
 
 class DataSet(Labels, Protocol):
-    """A labeled data set: images in memory, or files to read them from."""
+    """A labeled data set: images in memory, or image files."""
 
     @property
     def channels(self) -> int: ...
 
     @property
     def image_size(self) -> int:
-        """Pixels a side, if nobody asks for another number."""
+        """Default size in pixels a side."""
 
     def select(self, indices: Tensor) -> Self:
-        """Only the images at ``indices``, in that order."""
+        """Keep the images at ``indices``, in that order."""
 
     def select_classes(self, names: Sequence[str]) -> Self:
-        """Only the images of the classes ``names``, labeled in the order of these."""
+        """Keep the images of the classes ``names``; label i is then ``names[i]``."""
 
 
 def check_labels(data: DataSet) -> None:
-    """Refuse a data set without images, or with labels that are not among its classes."""
+    """Check that there are images and that all labels are in [0, C).
+
+    Raises:
+        UserError: otherwise.
+    """
     if len(data) == 0:
         raise UserError(f"{data.name}: holds no images")
     lowest, highest = int(data.labels.min()), int(data.labels.max())
@@ -69,7 +73,14 @@ def check_labels(data: DataSet) -> None:
 
 
 def relabel(data: DataSet, names: Sequence[str]) -> tuple[Tensor, Tensor]:
-    """Where the images of the classes ``names`` are, and their labels in the order of these."""
+    """Find the images of the classes ``names``.
+
+    Returns:
+        Their indices, and their labels as positions in ``names``.
+
+    Raises:
+        UserError: if a name is unknown or given twice.
+    """
     unknown = [name for name in names if name not in data.classes]
     if unknown or len(set(names)) < len(names):
         known = ", ".join(data.classes[:_NAMES_SHOWN])
@@ -86,13 +97,12 @@ def relabel(data: DataSet, names: Sequence[str]) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class Images:
-    """Labeled images of one size.
+    """Labeled images of one size, in memory.
 
-    Whatever the published range of a data set, here 0 is its darkest value and 255 its
-    brightest: two data sets always meet on the same scale.
+    The published value range is mapped to 0 … 255, so that all data sets have the same scale.
 
     Attributes:
-        name: of the data set, for messages.
+        name: name of the data set, for messages.
         pixels: (N, channels, H, W) uint8.
         labels: (N,) int64 in [0, C).
         classes: the names of the C classes.
@@ -123,24 +133,22 @@ class Images:
         return self.pixels.shape[-1]
 
     def select(self, indices: Tensor) -> "Images":
-        """Only the images at ``indices``, in that order."""
         return replace(self, pixels=self.pixels[indices], labels=self.labels[indices])
 
     def select_classes(self, names: Sequence[str]) -> "Images":
-        """Only the images of the classes ``names``, labeled in the order of these."""
         kept, labels = relabel(self, names)
         return Images(self.name, self.pixels[kept], labels, classes=tuple(names))
 
     def resize(self, size: int) -> "Images":
-        """The images at ``size`` × ``size`` pixels: :func:`~.transforms.resize.resize`."""
+        """Resize all images to ``size`` × ``size`` pixels by :func:`~.transforms.resize.resize`."""
         if self.pixels.shape[2:] == (size, size):
             return self
-        # In pieces, so that the data set never exists as floats.
+        # In pieces, so that there is never a float copy of the data set.
         pieces = [resize(piece, size) for piece in torch.split(self.pixels, 4096)]
         return replace(self, pixels=torch.cat(pieces))
 
     def fingerprint(self) -> str:
-        """A SHA-256 of images and labels: equal exactly if the data are."""
+        """Return the SHA-256 of images and labels."""
         digest = hashlib.sha256(repr(tuple(self.pixels.shape)).encode())
         digest.update(self.pixels.contiguous().numpy().data)
         digest.update(self.labels.contiguous().numpy().data)
@@ -149,13 +157,13 @@ class Images:
 
 @dataclass(frozen=True)
 class ImageFiles:
-    """Labeled image files below one folder; what is in them is not looked at.
+    """Labeled image files below one folder; their content is read later.
 
     Attributes:
-        name: of the data set, for messages.
-        folder: that the files are in.
-        files: (N,) their paths within it, as bytes: a few tens of megabytes for a million.
-        sizes: (N,) int64, of each in bytes.
+        name: name of the data set, for messages.
+        folder: folder of the files.
+        files: (N,) paths relative to ``folder``, as bytes to save memory.
+        sizes: (N,) int64, file sizes in bytes.
         labels: (N,) int64 in [0, C).
         classes: the names of the C classes.
     """
@@ -179,26 +187,24 @@ class ImageFiles:
 
     @property
     def image_size(self) -> int:
-        return 224  # what networks for photos were designed for
+        return 224  # the usual size for ImageNet networks
 
     def path(self, index: int) -> Path:
-        """Where the image at ``index`` is."""
+        """Return the path of the image at ``index``."""
         return self.folder / os.fsdecode(self.files[index])
 
     def select(self, indices: Tensor) -> "ImageFiles":
-        """Only the images at ``indices``, in that order."""
         where = indices.numpy()
         return replace(
             self, files=self.files[where], sizes=self.sizes[where], labels=self.labels[indices]
         )
 
     def select_classes(self, names: Sequence[str]) -> "ImageFiles":
-        """Only the images of the classes ``names``, labeled in the order of these."""
         kept, labels = relabel(self, names)
         return replace(self.select(kept), labels=labels, classes=tuple(names))
 
     def fingerprint(self) -> str:
-        """A SHA-256 of names, sizes and labels; the content of so much data would take hours."""
+        """Return the SHA-256 of names, file sizes and labels; hashing contents would take hours."""
         digest = hashlib.sha256(b"\0".join(self.files.tolist()))
         digest.update(self.sizes.tobytes())
         digest.update(self.labels.contiguous().numpy().data)

@@ -1,4 +1,4 @@
-"""Feature vectors: brought to one scale, perturbed by noise and by features that go missing."""
+"""Feature vectors: standardization, and perturbation by noise and dropout."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _ROWS_AT_A_TIME = 4096
 
 
 class FeaturePerturbation(Settings):
-    """What perturbs a view of feature vectors; all off by default."""
+    """Perturbation of a view of feature vectors; all off by default."""
 
     noise: float = Field(0.0, ge=0, description="σ of Gaussian noise, in standard deviations")
     dropout: float = Field(0.0, ge=0, lt=1, description="share of features replaced by their mean")
@@ -26,11 +26,11 @@ class FeaturePerturbation(Settings):
 
 @dataclass(frozen=True)
 class Standardization:
-    """Brings every feature to mean 0 and standard deviation 1, as measured on training data.
+    """Scales every feature to mean 0 and standard deviation 1, measured on training data.
 
     Attributes:
         mean: (features,) float64.
-        std: (features,) float64, 1 for a feature that never changes.
+        std: (features,) float64, 1 for a constant feature.
     """
 
     mean: NDArray[np.float64]
@@ -38,15 +38,15 @@ class Standardization:
 
     @classmethod
     def measure(cls, vectors: NDArray[Any]) -> "Standardization":
-        """Measured on ``vectors`` (N, features)."""
+        """Measure mean and standard deviation of ``vectors`` (N, features)."""
         mean = vectors.mean(axis=0, dtype=np.float64)
         std = vectors.std(axis=0, dtype=np.float64)
-        # A constant feature has a standard deviation of rounding, which must not be blown up.
+        # A constant feature may have a tiny standard deviation from rounding errors.
         constant = std <= 10 * np.finfo(np.float64).eps * np.abs(mean)
         return cls(mean, np.where(constant, 1.0, std))
 
     def apply(self, vectors: NDArray[Any]) -> Tensor:
-        """(N, features) float32, computed in double precision, a few rows at a time.
+        """Standardize ``vectors`` to (N, features) float32; computed in double precision.
 
         Example:
             >>> vectors = np.array([[1.0, 7.0], [3.0, 7.0]])
@@ -61,13 +61,13 @@ class Standardization:
 
 
 class FeatureSamples(Samples):
-    """Standardized vectors in memory, once.
+    """Standardized feature vectors in memory.
 
     Args:
-        vectors: (N, features) float32, with mean 0 and standard deviation 1 in training.
-        weak: what perturbs a weak view.
-        standardization: that ``vectors`` went through, to be kept with what learns from them.
-        strong: what perturbs a strong view; default: the same as a weak one.
+        vectors: (N, features) float32, standardized.
+        weak: perturbation of weak views.
+        standardization: how ``vectors`` were standardized; saved with the trained model.
+        strong: perturbation of strong views; default: ``weak``.
 
     Example:
         >>> table = np.array([[1.0, 7.0], [3.0, 8.0]])

@@ -1,4 +1,4 @@
-"""Samples that are read from image files whenever they are asked for."""
+"""Samples that are read from image files on demand."""
 
 import warnings
 from collections.abc import Sequence
@@ -18,15 +18,15 @@ from dualstudent.errors import escape_line
 
 
 class FileSamples(Samples):
-    """Photos of any size, decoded once for all their views.
+    """Photos of any size; each is decoded once for all its views.
 
     Args:
-        files: where they are.
-        size: of the views, pixels a side.
-        transforms: what perturbs a weak and a strong view.
-        normalization: of the pixel values.
-        workers: how many processes should read ahead.
-        tally: of the photos that cannot be read.
+        files: the image files.
+        size: size of the views in pixels a side.
+        transforms: perturbations of weak and strong views.
+        normalization: normalization of the pixel values.
+        workers: number of processes that read ahead.
+        tally: counts the photos that cannot be read.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class FileSamples(Samples):
         transforms.check_fits(size, size)
         self._files, self._size = files, size
         self._transforms, self._normalization = transforms, normalization
-        # Views with noise travel as floats, all of them, so that they can be joined.
+        # With noise, all views are made as floats, so that they can be joined.
         self._noisy = transforms.weak.noise > 0 or transforms.strong.noise > 0
         self.workers, self.tally = workers, tally
         self.streamed = True
@@ -62,7 +62,7 @@ class FileSamples(Samples):
         return self.finish_views(self.make_raw_views(indices, draws))
 
     def make_raw_views(self, indices: Tensor, draws: Sequence[Draw | None]) -> list[Tensor]:
-        """(B, channels, size, size) each: bytes, as far as possible, a quarter of the floats."""
+        """Make views (B, channels, size, size), in uint8 unless there is noise."""
         views = self._make_pixels(indices, draws)
         if not self._noisy:
             return views
@@ -72,10 +72,10 @@ class FileSamples(Samples):
                 add_noise(view, self._transforms[draw.policy].noise, draw.generator)
         return images
 
-    def finish_views(self, unfinished: list[Tensor]) -> list[Tensor]:
+    def finish_views(self, raw: list[Tensor]) -> list[Tensor]:
         return [
             view if view.is_floating_point() else normalize(view, self._normalization)
-            for view in unfinished
+            for view in raw
         ]
 
     def read_pixels(self, indices: Tensor) -> Tensor | None:
@@ -86,10 +86,10 @@ class FileSamples(Samples):
         digest.update(self._files.fingerprint().encode())
 
     def to(self, device: torch.device | str) -> Self:
-        return self  # files stay where they are; their views are brought to the device
+        return self  # views are made on the CPU and moved to the device later
 
     def _make_pixels(self, indices: Tensor, draws: Sequence[Draw | None]) -> list[Tensor]:
-        """(B, channels, size, size) uint8 each."""
+        """Make views (B, channels, size, size) uint8, without noise."""
         numbers = [
             {} if draw is None else self._transforms[draw.policy].draw(len(indices), draw.generator)
             for draw in draws
@@ -104,19 +104,19 @@ class FileSamples(Samples):
                 broken[row] = escape_line(error)
                 continue
             for view, draw, drawn in zip(views, draws, numbers, strict=True):
-                of_photo = {key: table[row : row + 1] for key, table in drawn.items()}
-                view[row] = self._make_view(photo, draw, of_photo)[0]
+                own = {key: table[row : row + 1] for key, table in drawn.items()}
+                view[row] = self._make_view(photo, draw, own)[0]
         if broken:
             raise BrokenSamples(broken)
         return views
 
     def _read_photo(self, index: int) -> Tensor:
-        """(1, channels, H, W) uint8."""
-        with warnings.catch_warnings(action="ignore"):  # about metadata that nobody looks at
+        """Decode a photo to (1, channels, H, W) uint8."""
+        with warnings.catch_warnings(action="ignore"):  # about unused metadata
             return torch.from_numpy(decode(self._files.path(index), channels=3))[None]
 
     def _make_view(self, photo: Tensor, draw: Draw | None, numbers: Numbers) -> Tensor:
-        """(1, channels, size, size) uint8."""
+        """Make one view of a photo, (1, channels, size, size) uint8."""
         if draw is None:
             return resize(photo, self._size, PHOTO_MARGIN)
         return self._transforms[draw.policy].apply(photo, numbers, self._size)

@@ -1,4 +1,4 @@
-"""What a run may see: samples, the labels it was given, and what it is evaluated on."""
+"""The data of a run: training samples, their labels, and the test part."""
 
 import hashlib
 from dataclasses import dataclass
@@ -16,23 +16,23 @@ from dualstudent.settings import Settings
 
 @dataclass(frozen=True)
 class PreparedData:
-    """What a run sees. The labels of unlabeled and target samples are not in here.
+    """The data of a run. It does not contain the hidden labels of unlabeled samples.
 
     Attributes:
         classes: the names of the C classes.
-        train: N samples, those of the source and, after them, those of the target. What is
-            neither labeled nor unlabeled takes no part.
-        labels: (N,) int64, −1 wherever the run was given no label.
+        train: N training samples, first of the source, then of the target. Samples in neither
+            ``labeled`` nor ``unlabeled`` are not used.
+        labels: (N,) int64, −1 where unknown to the run.
         labeled: indices of the samples with a label.
-        unlabeled: indices of the samples on which students teach each other.
-        test: what the run is evaluated on, which may be a validation part; may be empty.
+        unlabeled: indices of the samples that the unsupervised terms use.
+        test: the test or validation part; may be empty.
         test_labels: int64, all known.
-        source: the data set that the labels come from, its samples the first of ``train``; None
-            for data handed over.
-        test_files: of the samples of ``test``, if they are images of one's own.
-        unreadable: how many image files of one's own cannot be read.
+        source: the data set that the labels come from; its samples are the first of ``train``.
+            None for data from Python.
+        test_files: the files of ``test``, for own images.
+        unreadable: number of own image files that cannot be read.
         target_from: index of the first training sample of the target; None without a target.
-        settings: what these data were prepared from; None for data handed over.
+        settings: the settings that these data were prepared from; None for data from Python.
     """
 
     classes: tuple[str, ...]
@@ -56,7 +56,7 @@ class PreparedData:
         return (torch.arange(len(self.labels)) >= self.target_from).long()
 
     @cached_property
-    def _fingerprint(self) -> str:  # once: it reads all samples
+    def _fingerprint(self) -> str:  # cached, because it reads all samples
         digest = hashlib.sha256()
         self.train.update_digest(digest)
         hash_tensor(digest, self.labels)
@@ -65,11 +65,11 @@ class PreparedData:
         return digest.hexdigest()
 
     def fingerprint(self) -> str:
-        """A SHA-256 of all that the run sees: samples, the labels it was given, and the test."""
+        """Return the SHA-256 of training samples, their labels, and the test part."""
         return self._fingerprint
 
     def test_fingerprint(self) -> str:
-        """A SHA-256 of what the run is evaluated on: equal exactly if figures can be compared."""
+        """Return the SHA-256 of the test part: runs with equal ones can be compared."""
         digest = hashlib.sha256(repr(self.classes).encode())
         self.test.update_digest(digest)
         hash_tensor(digest, self.test_labels)
@@ -77,10 +77,10 @@ class PreparedData:
 
     @property
     def tally(self) -> Tally | None:
-        """Of the samples that cannot be read, in training and test; None if all can."""
+        """Counts unreadable samples of training and test; None if all can be read."""
         return self.train.tally
 
     @property
     def fully_labeled(self) -> bool:
-        """The fully supervised case, in which labeled samples also teach like unlabeled ones."""
+        """Whether all samples are labeled; the unsupervised terms then use the labeled samples."""
         return torch.equal(self.labeled, self.unlabeled)

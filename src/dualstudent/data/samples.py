@@ -1,4 +1,4 @@
-"""Samples by index, as networks see them: clean, or perturbed views."""
+"""Sets of samples that make clean and perturbed views by index."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -12,23 +12,23 @@ from dualstudent.data.transforms.normalization import Normalization, normalize
 from dualstudent.data.transforms.policy import Draw, Transforms, perturb
 
 _CHUNK = 1024  # images that are hashed together
-_SHARE_OF_DEVICE = 1 / 4  # of its free memory, for samples; networks and views need the rest
+_SHARE_OF_DEVICE = 1 / 4  # of free device memory for samples; networks and views need the rest
 
 
 class Digest(Protocol):
-    """What hashlib's hashes have in common."""
+    """A hash object of :mod:`hashlib`."""
 
     def update(self, data: bytes | memoryview, /) -> None: ...
 
 
 class Samples(ABC):
-    """A set of samples that hands out floats for the indices asked for, and for no others.
+    """A set of samples that makes views of any of them.
 
     Attributes:
-        streamed: whether samples are read when they are asked for; then views are made on the
-            CPU, and brought to the device unfinished.
-        workers: how many processes should make views ahead of time.
-        tally: of the samples that cannot be read; None if all can.
+        streamed: whether samples are read on demand; then raw views are made on the CPU and
+            finished on the device.
+        workers: number of processes that make views ahead of time.
+        tally: counts the samples that cannot be read; None if all can.
     """
 
     streamed: bool = False
@@ -38,70 +38,72 @@ class Samples(ABC):
     @property
     @abstractmethod
     def shape(self) -> tuple[int, ...]:
-        """Of one sample, (channels, H, W) for images."""
+        """Shape of one sample, (channels, H, W) for images."""
 
     @property
     @abstractmethod
     def value_range(self) -> float:
-        """The largest possible value minus the smallest, as networks see them."""
+        """The largest possible value minus the smallest, after normalization."""
 
     @abstractmethod
     def __len__(self) -> int: ...
 
     @abstractmethod
     def make_views(self, indices: Tensor, draws: Sequence[Draw | None]) -> list[Tensor]:
-        """One tensor of the samples at ``indices`` per entry of ``draws``.
+        """Make one view of the samples at ``indices`` for each entry of ``draws``.
 
         Args:
-            indices: (B,) int64, best on the CPU, from which they are brought to the samples.
-            draws: what perturbs each view; None asks for the clean samples.
+            indices: (B,) int64, preferably on the CPU.
+            draws: perturbation of each view; None for a clean view.
 
         Returns:
-            (B, *shape) float32 each. Every sample is read once, however many views there are.
+            (B, *shape) float32 per view. Every sample is read once for all views.
 
         Raises:
-            BrokenSamples: names all that cannot be read.
+            BrokenSamples: if samples cannot be read; names all of them.
         """
 
     def make_raw_views(self, indices: Tensor, draws: Sequence[Draw | None]) -> list[Tensor]:
-        """Like :meth:`make_views`, in the form that travels best between processes and devices."""
+        """Like :meth:`make_views`, in a form that is cheap to move between processes and devices.
+
+        :meth:`finish_views` completes them.
+        """
         return self.make_views(indices, draws)
 
-    def finish_views(self, unfinished: list[Tensor]) -> list[Tensor]:
-        """What :meth:`make_views` would have given, from unfinished views on any device."""
-        return unfinished
+    def finish_views(self, raw: list[Tensor]) -> list[Tensor]:
+        """Complete raw views, on any device, to the result of :meth:`make_views`."""
+        return raw
 
     def read_pixels(self, indices: Tensor) -> Tensor | None:
-        """(B, channels, H, W) uint8: clean samples to look at; None if they are no images."""
+        """Return clean images (B, channels, H, W) uint8; None if the samples are not images."""
         return None
 
     @abstractmethod
     def update_digest(self, digest: Digest) -> None:
-        """Feed ``digest`` with all that makes these samples what they are."""
+        """Add the content of all samples to ``digest``."""
 
     def preprocessing(self) -> dict[str, Tensor]:
-        """Name → what was measured on these samples and must be known to bring others to them."""
+        """Return name → tensor: statistics of these samples that new samples must be scaled by."""
         return {}
 
     @abstractmethod
     def to(self, device: torch.device | str) -> Self:
-        """The same samples, their views made on ``device``."""
+        """Return the same samples, whose views are made on ``device``."""
 
 
 class ImageSamples(Samples):
-    """Images of one size in memory, or mapped from a file, as bytes, once.
+    """Images of one size, in memory or in a memory-mapped file.
 
-    Views are made on a device. The images are brought there as a whole if they take no more than
-    a quarter of its free memory; else they stay where they are, and the bytes of every batch
-    are brought there. Both give the same views: all is drawn on the device.
+    Views are made on a device. All images are copied there if they take at most a quarter of its
+    free memory; otherwise the bytes of every batch are. Both give the same views.
 
     Args:
         pixels: (N, channels, H, W) uint8.
-        transforms: what perturbs a weak and a strong view.
-        normalization: of the pixel values.
-        device: where views are made; default: where the pixels are.
-        rows: (n,) int64, the images to take, in this order; default: all. They are not copied, so
-            that pixels may be mapped from a file that is larger than the memory.
+        transforms: perturbations of weak and strong views.
+        normalization: normalization of the pixel values.
+        device: where views are made; default: the device of ``pixels``.
+        rows: (n,) int64, the images to use, in this order; default: all. They are not copied, so
+            that a mapped file may be larger than the memory.
 
     Example:
         >>> black = torch.zeros(5, 1, 2, 2, dtype=torch.uint8)
@@ -171,11 +173,11 @@ class ImageSamples(Samples):
 
 
 def get_free_memory(device: torch.device) -> int | None:
-    """Free bytes of a device of its own memory; None for the CPU, whose memory is not another."""
+    """Return the free bytes of a GPU; None for the CPU."""
     return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else None
 
 
 def hash_tensor(digest: Digest, tensor: Tensor) -> None:
-    """Shape and content of a tensor."""
+    """Add shape and content of a tensor to ``digest``."""
     digest.update(repr(tuple(tensor.shape)).encode())
     digest.update(tensor.contiguous().numpy().data)

@@ -1,4 +1,4 @@
-"""What a run sees and what has a label: chosen at random, balanced, by seed, and written down."""
+"""Random, balanced choices of the images and labels of a run, and the files that record them."""
 
 import json
 import math
@@ -16,22 +16,28 @@ from dualstudent.generators import make_generator
 
 
 def choose_labeled(data: DataSet, labels: int | str, seed: int) -> Tensor:
-    """Positions of samples to give a label, equally many of each class, sorted.
+    """Choose samples to label, equally many of each class.
 
     A number must be a multiple of the number of classes. A share such as ``"10%"`` of all N
-    samples is ⌊N · share / C⌋ of each of the C classes, and all of a class that has fewer: 10 %
-    of ImageNet's 1,281,167 images, whose classes have 732 to 1300, are 128 of each.
+    samples is ⌊N · share / C⌋ of each of the C classes, or a whole class if it has fewer: 10 % of
+    the 1,281,167 images of ImageNet are 128 of each class.
 
     Args:
-        data: to choose from.
-        labels: how many, or which share.
-        seed: decides the choice.
+        data: the data set to choose from.
+        labels: number or share of samples.
+        seed: seed of the choice.
+
+    Returns:
+        Their indices, sorted.
+
+    Raises:
+        UserError: if the number cannot be balanced, or a class is too small.
     """
     return _choose_balanced(data, labels, seed, "labels")
 
 
 def choose_images(data: DataSet, count: int, seed: int) -> Tensor:
-    """Positions of ``count`` samples that a run may see at all, chosen like those with a label.
+    """Choose ``count`` samples to use at all, equally many of each class.
 
     The choice of labels from what is left is independent of this one.
 
@@ -49,17 +55,23 @@ def choose_images(data: DataSet, count: int, seed: int) -> Tensor:
 
 
 def choose_held_out(data: Labels, share: float, seed: int, distinct: Tensor) -> Tensor:
-    """Positions of a share of each class, to validate on, sorted; every class keeps a sample.
+    """Choose a share of each class for validation; every class keeps at least one sample.
 
     Args:
-        data: to choose from.
-        share: of each class, rounded.
-        seed: decides the choice.
-        distinct: (N,) bool, one sample of each that is there more than once; only they count.
+        data: the labels to choose from.
+        share: share of each class, rounded to whole samples.
+        seed: seed of the choice.
+        distinct: (N,) bool, the samples to choose from: one of each group of duplicates.
+
+    Returns:
+        Their indices, sorted.
+
+    Raises:
+        UserError: if the share is less than one sample in all.
     """
     chosen = []
-    for everyone in _shuffle_by_class(data, seed, "validation"):
-        members = everyone[distinct[everyone]]
+    for shuffled in _shuffle_by_class(data, seed, "validation"):
+        members = shuffled[distinct[shuffled]]
         chosen.append(members[: count_held_out(len(members), share)])
     indices = torch.cat(chosen).sort().values
     if len(indices) == 0:
@@ -71,7 +83,7 @@ def choose_held_out(data: Labels, share: float, seed: int, distinct: Tensor) -> 
 
 
 def count_held_out(count: int, share: float) -> int:
-    """How many of ``count`` samples are held out: the share, rounded, but never all.
+    """Return how many of ``count`` samples are held out: the rounded share, but never all.
 
     Example:
         >>> count_held_out(10, 0.25), count_held_out(1, 0.9)
@@ -81,7 +93,7 @@ def count_held_out(count: int, share: float) -> int:
 
 
 def _shuffle_by_class(data: Labels, seed: int, what: str) -> tuple[Tensor, ...]:
-    """The indices of each class, shuffled."""
+    """Return the shuffled indices of each class."""
     shuffled = torch.randperm(len(data), generator=make_generator(seed, what))
     by_class = shuffled[data.labels[shuffled].argsort(stable=True)]
     sizes = data.labels.bincount(minlength=len(data.classes)).tolist()
@@ -104,7 +116,7 @@ def _choose_balanced(
 
 
 def parse_share(text: str) -> Fraction:
-    """The share that a text such as ``"2.5%"`` names, between 0 and 1 and neither of both.
+    """Parse a share such as ``"2.5%"``; it must lie strictly between 0 and 1.
 
     Example:
         >>> parse_share("2.5%")
@@ -160,7 +172,11 @@ def write_manifest(path: Path, data: Labels, labeled: Tensor, seed: int) -> None
 
 
 def read_manifest(path: Path, data: DataSet) -> Tensor:
-    """The labeled indices of a manifest, refused if it belongs to other data."""
+    """Read the labeled indices of a manifest.
+
+    Raises:
+        UserError: if it belongs to other data or is damaged.
+    """
     manifest = _read_json(path)
     if manifest["sha256"] != data.fingerprint():
         raise UserError(

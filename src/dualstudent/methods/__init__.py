@@ -1,4 +1,4 @@
-"""Methods: each is one file, named as the paper names it."""
+"""Methods, one file each, named as in the paper."""
 
 from importlib import import_module
 from pkgutil import iter_modules
@@ -37,7 +37,7 @@ from dualstudent.methods.vat import VAT, VATSettings
 
 
 def _find_methods() -> tuple[type[Method], ...]:
-    """Every method with a summary in the files of this folder: a new file needs no entry here."""
+    """Import all files of this folder and return every method that has a summary, by name."""
     for module in iter_modules(__path__):
         import_module(f"{__name__}.{module.name}")
     kinds, found = [Method], []
@@ -52,7 +52,7 @@ METHODS = _find_methods()
 
 if TYPE_CHECKING:
     AnyMethodSettings = MethodSettings
-else:  # told apart by their name
+else:  # the key ``name`` selects the class
     AnyMethodSettings = Annotated[
         Union[tuple(method.Settings for method in METHODS)],  # noqa: UP007
         Field(discriminator="name"),

@@ -1,11 +1,11 @@
-"""One student that follows a target: what Π, Temporal Ensembling and Mean Teacher share.
+"""The base of Π Model, Temporal Ensembling and Mean Teacher: one student that follows a target.
 
 Eq. 1 of Ke et al., Dual Student: Breaking the Limits of the Teacher in Semi-supervised
 Learning, ICCV 2019, with the terms around it:
 
     ℒ = ℒ_cls + λ ℛ(f(θ, x), 𝒯ₓ)   (+ the distance of the decoupled heads)
 
-These methods differ in nothing but 𝒯ₓ, where the target comes from.
+These methods differ only in the target 𝒯ₓ.
 """
 
 from abc import abstractmethod
@@ -23,22 +23,24 @@ Weight = Annotated[float, Field(ge=0)]
 
 
 class ConsistencySettings(MethodSettings):
-    """The weights of the terms, and how they are measured."""
+    """The weights of the loss terms, and how they are computed."""
 
     consistency_weight: Weight = Field(
-        100.0, description="λ, of the agreement with the target (ℒ_con)"
+        100.0, description="λ, weight of the agreement with the target (ℒ_con)"
     )
-    logit_distance_weight: Weight = Field(0.01, description="tie of the decoupled heads")
+    logit_distance_weight: Weight = Field(
+        0.01, description="weight of the distance between the decoupled heads"
+    )
     distance: Literal["mse", "kl"] = Field(
         "mse", description="ℛ of Eq. 1 and Eq. 5, between two predictions"
     )
     classification_average: Literal["batch", "labeled"] = Field(
-        "batch", description="what the sum of cross entropies is divided by"
+        "batch", description="average the cross entropy over the batch or its labeled samples"
     )
 
     @property
     def distance_function(self) -> losses.Distance:
-        """The distance ℛ that ``distance`` names."""
+        """The function ℛ that ``distance`` names."""
         return losses.mse if self.distance == "mse" else losses.kl
 
 
@@ -49,14 +51,14 @@ def consistency_terms(
     settings: ConsistencySettings,
     ramp: float,
 ) -> dict[str, Tensor]:
-    """What a student owes to the labels, to its target, and to its two heads being one.
+    """Compute the loss terms of one student: labels, target, and distance of its heads.
 
     Args:
-        prediction: of the student, with gradient.
+        prediction: the student's prediction, with gradient.
         target: (B, C), 𝒯ₓ, probabilities.
         labels: (B,) int64, −1 where unlabeled.
         settings: the weights.
-        ramp: in [0, 1], multiplies λ.
+        ramp: factor of λ in [0, 1].
 
     Returns:
         name → scalar, each multiplied by its weight.
@@ -88,35 +90,35 @@ def consistency_terms(
 
 
 class ConsistencyMethod(Method):
-    """A student that sees view 1 and follows the target that a subclass supplies.
+    """One student that sees view 1 and follows the target of a subclass.
 
-    A step has two halves, so that additions to a method can see and extend both: what the
-    networks say (:meth:`outputs`) and what follows from it (:meth:`terms`).
+    A step has two parts that subclasses can extend: the forward passes (:meth:`outputs`) and
+    the loss terms (:meth:`terms`).
     """
 
     settings: ConsistencySettings
 
     @abstractmethod
     def target(self, batch: Batch, prediction: Prediction) -> Tensor:
-        """𝒯ₓ for the samples of ``batch``.
+        """Compute 𝒯ₓ for the samples of ``batch``.
 
         Args:
-            batch: what the student sees.
-            prediction: of the student for view 1.
+            batch: the input of the student.
+            prediction: the student's prediction for view 1.
 
         Returns:
             (B, C), probabilities.
         """
 
     def outputs(self, batch: Batch) -> tuple[Prediction, Tensor]:
-        """The student's prediction for view 1, with gradient, and the target."""
+        """Return the student's prediction for view 1, with gradient, and the target."""
         prediction: Prediction = self.students[0](batch.views[0])
         return prediction, self.target(batch, prediction)
 
     def terms(
         self, prediction: Prediction, target: Tensor, batch: Batch, ramp: float
     ) -> dict[str, Tensor]:
-        """The terms of the loss, each multiplied by its weight."""
+        """Return the loss terms by name, each multiplied by its weight."""
         return consistency_terms(prediction, target, batch.labels, self.settings, ramp)
 
     def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:

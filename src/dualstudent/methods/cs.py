@@ -5,7 +5,7 @@ ICCV 2019, Table 1: Dual Student without its stable samples. For student i, with
 
     ℒⁱ = ℒⁱ_cls + λ₁ ℒⁱ_con + λ₂ ℛ(f(θⁱ, x), f(θʲ, x))   (+ the distance of the decoupled heads)
 
-The two follow each other on every unlabeled sample, whoever of them is right, and so they are
+The students follow each other on every unlabeled sample, whichever of them is right, so they are
 as coupled as a student and its teacher. With λ₁ = 0 this is the ℒ_cs of the paper's ablation.
 """
 
@@ -24,11 +24,13 @@ class CSSettings(PairOptions):
     """The defaults are those of Dual Student on CIFAR-10."""
 
     name: Literal["cs"] = "cs"
-    mutual_consistency_weight: Weight = Field(100.0, description="λ₂, between the students")
+    mutual_consistency_weight: Weight = Field(
+        100.0, description="λ₂, weight of the agreement of the students with each other"
+    )
 
 
 class CS(PairMethod):
-    """Each student's consistency head, on its own view, follows the other's class head on its.
+    """Each student's consistency head follows the other student's class head, each on its own view.
 
     Example:
         >>> import torch

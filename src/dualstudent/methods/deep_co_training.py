@@ -1,4 +1,4 @@
-"""Deep Co-Training: two students that agree on images, and differ in what fools them.
+"""Deep Co-Training: two students that agree on images, but are fooled by different attacks.
 
 Qiao et al., Deep co-training for semi-supervised image recognition, ECCV 2018. With p₁ and p₂
 the students' probabilities and gᵢ(x) the adversarial example of x against student i:
@@ -26,16 +26,18 @@ from dualstudent.prediction import Prediction
 
 
 class DeepCoTrainingSettings(MethodSettings):
-    """The defaults are those of CIFAR-10; each term is a mean over the samples it is about."""
+    """The defaults are those of CIFAR-10; each term is a mean over the samples it uses."""
 
     name: Literal["deep-co-training"] = "deep-co-training"
-    cotraining_weight: Weight = Field(10.0, description="λ_cot, of the agreement of the students")
+    cotraining_weight: Weight = Field(
+        10.0, description="λ_cot, weight of the agreement of the students"
+    )
     difference_weight: Weight = Field(
-        0.5, description="λ_dif, of what keeps the students different"
+        0.5, description="λ_dif, weight of the term that keeps the students different"
     )
     epsilon: float = Field(0.02, gt=0, description="change of a normalized value by an attack")
     classification_average: Literal["batch", "labeled"] = Field(
-        "labeled", description="what the sum of cross entropies is divided by"
+        "labeled", description="average the cross entropy over the batch or its labeled samples"
     )
 
     @property
@@ -45,12 +47,12 @@ class DeepCoTrainingSettings(MethodSettings):
 
 @dataclass(frozen=True)
 class View:
-    """What one student made of a batch: its view, in the words of co-training.
+    """The outputs of one student for a batch, called its view in co-training.
 
     Attributes:
         class_logits: (B, C), with gradient.
-        probabilities: (B, C), the same as a constant.
-        adversarial: (B, …), images that mislead this student.
+        probabilities: (B, C), their softmax; a constant.
+        adversarial: (B, …), adversarial images against this student.
     """
 
     class_logits: Tensor
@@ -59,7 +61,7 @@ class View:
 
 
 def answer_and_attack(student: nn.Module, images: Tensor, labels: Tensor, epsilon: float) -> View:
-    """Let a student answer, and attack the answer: the label if known, else what it says."""
+    """Run a student on images and attack its prediction: the label if known, else its own."""
     images = images.detach().requires_grad_()
     prediction: Prediction = student(images)
     logits = prediction.class_logits
@@ -70,14 +72,14 @@ def answer_and_attack(student: nn.Module, images: Tensor, labels: Tensor, epsilo
 
 
 class DeepCoTraining(Method):
-    """Two students that see the same view with their class heads.
+    """Two students that see the same view; only their class heads are used.
 
-    ℒ_cot is one divergence between both students. Each student's loss has it with the other one
-    as a constant, so that each receives just its share of the gradient of ℒ, and receives it
-    once. The same holds for ℒ_dif, where the clean prediction and the example are constants.
+    ℒ_cot is a divergence between both students. It is part of each student's loss, with the
+    other student as a constant, so that each student receives its part of the gradient once.
+    In ℒ_dif the clean prediction and the adversarial example are constants.
 
-    The attack reuses the pass over the clean images, dropout and batch statistics included.
-    Batch-norm statistics move in that pass only, not in the one over adversarial examples.
+    The attack reuses the pass over the clean images, with its dropout and batch statistics.
+    Batch-norm statistics are updated in that pass only, not on adversarial examples.
 
     Example:
         >>> from dualstudent.networks import DigitsCNN

@@ -19,18 +19,18 @@ from dualstudent.methods.pair import PairMethod, PairOptions, TwoPasses
 
 
 class DualStudentOptions(PairOptions):
-    """The constants of Eq. 3 and Eq. 7, alone or as part of another method."""
+    """The constants of Eq. 3 and Eq. 7, for Dual Student and the methods built on it."""
 
     stabilization_weight: Weight = Field(
-        100.0, description="λ₂, of what a student learns from the other one (ℒ_sta)"
+        100.0, description="λ₂, weight of what a student learns from the other one (ℒ_sta)"
     )
     confidence_threshold: float = Field(
         0.8, ge=0, lt=1, description="ξ of Eq. 3, above which a prediction counts as confident"
     )
     compared_views: Literal["own", "same"] = Field(
         "own",
-        description="Eq. 5 between the students' own views, as the paper's numbers were made, "
-        "or on the same view, as the paper is written",
+        description="compare the students in Eq. 5 each on its own view, as in the published "
+        "program, or on the same view, as in the paper's text",
     )
 
 
@@ -48,15 +48,15 @@ def student_loss(
     settings: DualStudentOptions,
     ramp: float,
 ) -> StudentLoss:
-    """Eq. 7 for one student beside another.
+    """Compute Eq. 7 for one student of a pair.
 
     Args:
-        student: the passes of the student whose loss this is.
-        other: the passes of the student it is paired with; all of it is constant here.
+        student: the passes of this student.
+        other: the passes of the other student, used as constants.
         labels: (B,) int64, −1 where unlabeled.
         unlabeled: (B,) bool, the samples on which students teach each other.
         settings: the weights and ξ.
-        ramp: in [0, 1], multiplies λ₁ and λ₂.
+        ramp: factor of λ₁ and λ₂ in [0, 1].
     """
     xi = settings.confidence_threshold
     guided = unlabeled & stability.is_guided(
@@ -77,7 +77,7 @@ def student_loss(
 
 
 class DualStudent(PairMethod):
-    """Two students with different initial states; the more stable one guides, sample by sample.
+    """Two students with different initial weights; on each sample the more stable one guides.
 
     Example:
         >>> import torch

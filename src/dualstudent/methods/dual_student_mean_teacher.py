@@ -22,17 +22,17 @@ from dualstudent.methods.pair import TwoPasses
 
 
 class DualStudentMeanTeacherSettings(DualStudentOptions, MeanTeacherOptions):
-    """Those of Dual Student and the decay of Mean Teacher."""
+    """The settings of Dual Student and the decay of Mean Teacher."""
 
     name: Literal["dual-student+mean-teacher"] = "dual-student+mean-teacher"
 
 
 @dataclass(frozen=True)
 class TaughtPasses(TwoPasses):
-    """What one student and its teacher made of a batch.
+    """The outputs of one student and its teacher for a batch.
 
     Attributes:
-        teacher_class_logits: (B, C), of the teacher for the other view; a constant.
+        teacher_class_logits: (B, C), the teacher's output for the other view; a constant.
     """
 
     teacher_class_logits: Tensor
@@ -43,11 +43,11 @@ class TaughtPasses(TwoPasses):
 
 
 class DualStudentMeanTeacher(DualStudent):
-    """Dual Student whose ℒ_con follows a teacher; stability is still the student's own matter.
+    """Dual Student where a teacher gives the target of ℒ_con; stability is that of the student.
 
-    Each teacher begins as a copy of its student, never receives gradient, and is moved after
+    Each teacher starts as a copy of its student, receives no gradient, and is updated after
     each step. It runs in training mode, with dropout, on the other view of its student, and
-    keeps batch-norm statistics of its own.
+    has its own batch-norm statistics.
 
     Example:
         >>> from dualstudent.networks import DigitsCNN

@@ -1,4 +1,4 @@
-"""A network that is the exponential moving average of another one's weights (Eq. 2).
+"""Exponential moving averages of the weights of a network (Eq. 2).
 
 Tarvainen & Valpola, Mean teachers are better role models: Weight-averaged consistency targets
 improve semi-supervised deep learning results, NeurIPS 2017.
@@ -14,14 +14,14 @@ Network = TypeVar("Network", bound=nn.Module)
 
 
 def copy_without_gradient(network: Network) -> Network:
-    """A copy in the same state and memory layout, none of whose parameters asks for gradient."""
+    """Copy a network, with its memory layout; the parameters of the copy need no gradient."""
     return copy.deepcopy(network).requires_grad_(False)
 
 
 def start_up_decay(step: int, decay: float) -> float:
-    """min(1 − 1/(t+1), decay) after t steps: the plain mean of all states, until it is the EMA.
+    """Return min(1 − 1/(t+1), decay) after t steps: a plain mean at first, then the EMA.
 
-    Without it, the initial weights would count for far too long.
+    Otherwise the initial weights would dominate the average for too long.
 
     Args:
         step: the step just taken, counted from 0, so that t = ``step`` + 1.
@@ -38,9 +38,9 @@ def start_up_decay(step: int, decay: float) -> float:
 def update_ema(teacher: nn.Module, student: nn.Module, decay: float) -> None:
     """Eq. 2, θ′ₜ = α θ′ₜ₋₁ + (1 − α) θₜ, in place.
 
-    Parameters are averaged as they are stored: of a layer with weight normalization, direction
-    and length each. Buffers are left alone: a teacher that sees batches in training mode
-    keeps batch-norm statistics and counters of its own.
+    Parameters are averaged as stored: with weight normalization, direction and length are
+    averaged separately. Buffers are not changed: a teacher that runs in training mode has its
+    own batch-norm statistics.
 
     Args:
         teacher: θ′.

@@ -1,11 +1,11 @@
-"""FastSWA: the mean of the weights that a student passes through late in training.
+"""FastSWA: the mean of a student's weights over late epochs.
 
 Athiwaratkun et al., There are many consistent explanations of unlabeled data: Why you should
-average, ICLR 2019. Added to a method with one student of weights θ, with θₑ after epoch e:
+average, ICLR 2019. It extends a method with one student, whose weights are θₑ after epoch e:
 
     θ̄ = mean of θₑ for e = from, from + every, from + 2 · every, …
 
-The learning rate goes in cycles meanwhile, so that the student visits different solutions: on
+The learning rate is cyclic meanwhile, so that the student visits different solutions: on
 CIFAR-10 ``schedule.cosine_epochs`` = 210, ``cycle_from`` = 150 and ``cycle_length`` = 30.
 """
 
@@ -24,20 +24,19 @@ from dualstudent.methods.pi import PiModel, PiOptions
 
 
 class AverageOptions(MethodSettings):
-    """What the addition adds to the settings of the method it is added to."""
+    """The settings that FastSWA adds to a method."""
 
-    average_from: int = Field(150, ge=1, description="the first epoch that counts, from 1")
-    average_every: int = Field(3, ge=1, description="epochs between those that count")
+    average_from: int = Field(150, ge=1, description="first epoch to average, counted from 1")
+    average_every: int = Field(3, ge=1, description="average every so many epochs from then on")
 
 
 class FastSWA(Method):
-    """Adds the network ``average``; to be named before the method that it is added to.
+    """Adds the network ``average`` to a method; must come first among the base classes.
 
-    Until the first epoch that counts, the average is the student as it is. Parameters are
-    averaged as they are stored: of a layer with weight normalization, direction and length
-    each. Batch-norm statistics belong to weights and cannot be averaged with them: they are
-    computed afresh for every new average, as the mean over the batches of the epoch, in a pass
-    over view 1 without gradient and in training mode, dropout included.
+    Before ``average_from``, the average is a copy of the student. Parameters are averaged as
+    stored: with weight normalization, direction and length separately. Batch-norm statistics
+    cannot be averaged: they are computed anew for every average, as the mean over the batches
+    of the epoch, in a pass over view 1 without gradient and in training mode, with dropout.
     """
 
     settings: AverageOptions
@@ -75,7 +74,7 @@ class FastSWA(Method):
 
 
 class PiFastSWASettings(AverageOptions, PiOptions):
-    """Those of the Π Model and those of the average."""
+    """The settings of the Π Model and of the average."""
 
     name: Literal["pi+fastswa"] = "pi+fastswa"
 
@@ -95,13 +94,13 @@ class PiFastSWA(FastSWA, PiModel):
 
 
 class MeanTeacherFastSWASettings(AverageOptions, MeanTeacherOptions):
-    """Those of Mean Teacher and those of the average."""
+    """The settings of Mean Teacher and of the average."""
 
     name: Literal["mean-teacher+fastswa"] = "mean-teacher+fastswa"
 
 
 class MeanTeacherFastSWA(FastSWA, MeanTeacher):
-    """Mean Teacher with FastSWA: the average is that of the student, not of the teacher."""
+    """Mean Teacher with FastSWA, which averages the student, not the teacher."""
 
     summary = "Mean Teacher and the mean of late weights"
     Settings = MeanTeacherFastSWASettings

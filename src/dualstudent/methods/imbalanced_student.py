@@ -1,9 +1,9 @@
 """Imbalanced Student: a weak student that learns beside a strong one.
 
 Ke et al., Dual Student: Breaking the Limits of the Teacher in Semi-supervised Learning,
-ICCV 2019, section 4.3. The losses are those of Dual Student (Eq. 7); the two students are
-different networks. As the strong one is not obeyed but only followed where it is the more
-stable of the two, knowledge flows in both directions.
+ICCV 2019, section 4.3. The losses are those of Dual Student (Eq. 7), but the two students are
+different networks. Each follows the other only where that one is more stable, so that knowledge
+flows in both directions.
 """
 
 from typing import Literal
@@ -17,20 +17,20 @@ from dualstudent.networks.network import NetworkSettings
 
 
 class ImbalancedStudentSettings(DualStudentOptions):
-    """Those of Dual Student, the second network, and which of the two is wanted."""
+    """The settings of Dual Student, the second network, and which student to export."""
 
     name: Literal["imbalanced-student"] = "imbalanced-student"
     strong_network: AnyNetworkSettings = Field(
-        description="of the strong student; the weak one is the network of the recipe"
+        description="network of the strong student; the weak one uses the network of the recipe"
     )
-    exported: Literal["weak", "strong"] = Field("weak", description="the student to take away")
+    exported: Literal["weak", "strong"] = Field("weak", description="the student to export")
 
     def networks(self, network: NetworkSettings) -> list[NetworkSettings]:
         return [network, self.strong_network]
 
 
 class ImbalancedStudent(DualStudent):
-    """Dual Student with a weak student, the first, and a strong one, the second.
+    """Dual Student with a weak first student and a strong second one.
 
     Example:
         >>> from dualstudent.networks import DigitsCNN

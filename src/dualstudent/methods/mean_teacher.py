@@ -1,4 +1,4 @@
-"""Mean Teacher: a student that follows the average of its own past weights.
+"""Mean Teacher: a student that follows an average of its own past weights.
 
 Tarvainen & Valpola, Mean teachers are better role models: Weight-averaged consistency targets
 improve semi-supervised deep learning results, NeurIPS 2017. With x₁ and x₂ the two views of x:
@@ -21,9 +21,9 @@ from dualstudent.prediction import Prediction
 
 
 class MeanTeacherOptions(ConsistencySettings):
-    """What can be set of Mean Teacher, alone or as part of another method."""
+    """The settings of Mean Teacher and the methods built on it."""
 
-    decay: float = Field(0.97, ge=0, lt=1, description="α of Eq. 2, once there are enough steps")
+    decay: float = Field(0.97, ge=0, lt=1, description="α of Eq. 2; smaller in the first steps")
 
 
 class MeanTeacherSettings(MeanTeacherOptions):
@@ -35,9 +35,8 @@ class MeanTeacherSettings(MeanTeacherOptions):
 class MeanTeacher(ConsistencyMethod):
     """The student's consistency head on view 1 follows the teacher's class head on view 2.
 
-    The teacher begins as a copy of the student, never receives gradient, and is moved after
-    each step. It runs in training mode, with dropout, and keeps batch-norm statistics of its
-    own: buffers, counters among them, are what its own passes make them, never averages.
+    The teacher starts as a copy of the student, receives no gradient, and is updated after each
+    step. It runs in training mode, with dropout, and has its own batch-norm statistics.
 
     Example:
         >>> from dualstudent.networks import DigitsCNN

@@ -1,4 +1,4 @@
-"""What every method is: students, and how they learn from one batch."""
+"""The base class of methods: students, and their losses on a batch."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ from dualstudent.settings import Settings
 
 @dataclass
 class StudentLoss:
-    """What one student minimizes in one step.
+    """The loss of one student in one step.
 
     Attributes:
         terms: name → scalar, each already multiplied by its weight.
@@ -35,14 +35,14 @@ class StudentLoss:
 
 @dataclass(frozen=True)
 class Task:
-    """What a method may want to know before it starts.
+    """Facts about the run that a method may need before training.
 
     Attributes:
-        epochs: how long it will train.
-        samples: N, how many indices a batch may name.
+        epochs: length of the training.
+        samples: N, the number of training samples; batch indices are in [0, N).
         classes: C.
         image_shape: (channels, H, W), or (features,).
-        value_range: the largest possible value minus the smallest, after normalization.
+        value_range: the largest possible input value minus the smallest, after normalization.
     """
 
     epochs: int
@@ -53,7 +53,7 @@ class Task:
 
 
 class MethodSettings(Settings):
-    """What can be set of a method; each method adds its own."""
+    """The settings that all methods share; each method adds its own."""
 
     name: str
     label_smoothing: float = Field(
@@ -62,26 +62,31 @@ class MethodSettings(Settings):
 
     @property
     def student_count(self) -> int:
-        """How many students, and so optimizers, the method trains."""
+        """Number of students; each has its own optimizer."""
         return 1
 
     def networks(self, network: NetworkSettings) -> list[NetworkSettings]:
-        """The network of each student, where ``network`` is what the recipe states for all."""
+        """Return the network of each student, given the network of the recipe."""
         return [network] * self.student_count
 
 
 class Method(nn.Module, ABC):
     """A way to learn from labeled and unlabeled samples.
 
-    A method owns its students and whatever else it must remember (as sub-modules and buffers,
-    so that its ``state_dict`` is all there is to save). It knows neither where batches come
-    from nor who steps the optimizers: the training loop asks it for losses, runs backward on
-    their sum and steps one optimizer per student.
+    A method holds its students and its other state as sub-modules and buffers, so that its
+    ``state_dict`` is complete. The training loop asks it for losses, runs backward on their sum
+    and steps one optimizer per student.
 
     Args:
-        students: as many networks as ``settings.student_count``; each maps a batch of images
-            to a :class:`~dualstudent.prediction.Prediction`.
-        settings: an instance of the method's ``Settings``; default: its defaults.
+        students: ``settings.student_count`` networks; each maps a batch of inputs to a
+            :class:`~dualstudent.prediction.Prediction`.
+        settings: an instance of the class attribute ``Settings``; default: its defaults.
+
+    Attributes:
+        Settings: the class of the method's settings.
+        summary: one line for ``dualstudent methods``.
+        views: the views that the method needs.
+        remembers_samples: whether it keeps state for each sample, which cannot be distributed.
     """
 
     settings: MethodSettings
@@ -105,25 +110,27 @@ class Method(nn.Module, ABC):
 
     @abstractmethod
     def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:
-        """The loss of each student on ``batch``, in the order of ``students``.
+        """Compute the loss of each student on ``batch``, in the order of ``students``.
 
         Args:
-            batch: the views that ``views`` asks for.
-            ramp: in [0, 1], how much the terms without labels count this early in training.
+            batch: has the views that ``views`` asks for.
+            ramp: factor of the unsupervised terms in [0, 1]; grows early in training.
         """
 
     def forward(self, batch: Batch, ramp: float) -> list[dict[str, Tensor]]:
-        """The terms of :meth:`losses`, so that Fabric and DDP can wrap a method as one module.
+        """Return the terms of :meth:`losses`, so that Fabric and DDP can wrap the method.
 
-        In plain containers: DDP would not find the tensors in others, and average no gradient.
+        DDP finds tensors, and so averages gradients, in plain containers only.
         """
         return [loss.terms for loss in self.losses(batch, ramp)]
 
     def begin(self, task: Task) -> None:
-        """Called once, before anything is trained or written; your own loop calls it too.
+        """Called once before training; your own training loop must call it, too.
 
-        Refuses with a ``UserError`` settings that make no sense for ``task``, and sets up
-        (as buffers) what the method has to remember about samples.
+        Creates the buffers for what the method remembers about samples.
+
+        Raises:
+            UserError: if the settings make no sense for ``task``.
         """
 
     def after_step(self, step: int) -> None:
@@ -133,34 +140,34 @@ class Method(nn.Module, ABC):
         """Called after epoch ``epoch``, counted from 0, and before the networks are evaluated.
 
         Args:
-            epoch: that has just ended.
-            batches: of this epoch once more, made when they are asked for.
+            epoch: the epoch that has just ended.
+            batches: the batches of this epoch once more, made lazily.
         """
 
     @property
     def networks(self) -> dict[str, nn.Module]:
-        """Name → network: the students, and whatever else the method makes of them."""
+        """Name → network: the students and the networks derived from them, such as teachers."""
         if len(self.students) == 1:
             return {"student": self.students[0]}
         return {f"student{i}": student for i, student in enumerate(self.students, start=1)}
 
     @property
     def evaluated(self) -> dict[str, nn.Module]:
-        """Name → network, for all that are evaluated: of students, the averages if there are any.
+        """Name → network to evaluate: ``networks``, with students replaced by their averages.
 
-        See :meth:`keep_averages`.
+        There are averages only after :meth:`keep_averages`.
         """
         averages = dict(self.averages.items())
         return {name: averages.get(name, network) for name, network in self.networks.items()}
 
     def keep_averages(self) -> None:
-        """From now on, evaluate an exponential moving average of each student's weights."""
+        """Keep an exponential moving average of each student's weights and evaluate it instead."""
         for name, network in self.networks.items():
             if any(network is student for student in self.students):
                 self.averages[name] = copy_without_gradient(network)
 
     def update_averages(self, step: int, decay: float) -> None:
-        """Move the averages after step ``step``, counted from 0; buffers are those of now."""
+        """Update the averages after step ``step``, counted from 0; buffers are copied."""
         for name, average in self.averages.items():
             network = self.networks[name]
             update_ema(average, network, start_up_decay(step, decay))
@@ -174,17 +181,17 @@ class Method(nn.Module, ABC):
 
     @property
     def exported(self) -> str:
-        """Name in ``evaluated`` of the one network that is taken away for use."""
+        """Name in ``evaluated`` of the network to export."""
         return self.headline[0]
 
     @property
     def confidence_threshold(self) -> float:
-        """The ξ of Eq. 3 by which predictions are reported as stable."""
+        """The ξ of Eq. 3 above which predictions are reported as stable."""
         return 0.8
 
 
 def _check_different_states(students: Sequence[nn.Module]) -> None:
-    """Students in the same state would stay the same and have nothing to teach each other."""
+    """Check that no two students start equal: they would stay equal and learn nothing."""
     for (i, one), (j, other) in combinations(enumerate(students, start=1), 2):
         pairs = list(zip(one.parameters(), other.parameters(), strict=False))
         if pairs and all(p.shape == q.shape and torch.equal(p, q) for p, q in pairs):

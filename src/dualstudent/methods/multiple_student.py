@@ -1,8 +1,8 @@
-"""Multiple Student: many students, paired at random anew in every step.
+"""Multiple Student: many students in random pairs, drawn anew in every step.
 
 Ke et al., Dual Student: Breaking the Limits of the Teacher in Semi-supervised Learning,
 ICCV 2019, section 4.3. Of 2n students, each step makes n pairs, and each pair learns as Dual
-Student does (Eq. 7). All of them see the same two views of the same samples.
+Student does (Eq. 7). All students see the same two views of the same samples.
 """
 
 from typing import Literal
@@ -16,7 +16,7 @@ from dualstudent.methods.method import StudentLoss
 
 
 class MultipleStudentSettings(DualStudentOptions):
-    """Those of Dual Student, and how many students there are."""
+    """The settings of Dual Student, and the number of students."""
 
     name: Literal["multiple-student"] = "multiple-student"
     students: int = Field(4, ge=2, multiple_of=2, description="2n, an even number")
@@ -27,9 +27,9 @@ class MultipleStudentSettings(DualStudentOptions):
 
 
 class MultipleStudent(DualStudent):
-    """Pairs of students; who is paired with whom, and who has which view, is drawn every step.
+    """Pairs of students; the pairs, and who has which view, are drawn in every step.
 
-    With two students this is Dual Student, whose students may swap their views.
+    With two students this is Dual Student with randomly swapped views.
 
     Example:
         >>> from dualstudent.networks import DigitsCNN
@@ -52,7 +52,7 @@ class MultipleStudent(DualStudent):
 
 
 def draw_pairs(count: int) -> list[tuple[int, int]]:
-    """The numbers below ``count`` in pairs, all pairings equally likely, by the global generator.
+    """Draw a random pairing of the numbers below ``count`` from the global generator.
 
     Example:
         >>> sorted(number for pair in draw_pairs(6) for number in pair)

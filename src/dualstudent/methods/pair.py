@@ -1,8 +1,8 @@
-"""Two students beside each other: who sees what, and what each would learn alone.
+"""The base of methods with two students: the passes over both views.
 
 Ke et al., Dual Student: Breaking the Limits of the Teacher in Semi-supervised Learning,
-ICCV 2019, Algorithm 1. One student has view 1 as its own and the other view 2; each also looks
-at the other's view, without gradient. All passes are made before anything is updated.
+ICCV 2019, Algorithm 1. View 1 is the first student's own view, view 2 the second's; each student
+also sees the other view, without gradient. All passes are made before anything is updated.
 """
 
 from abc import abstractmethod
@@ -21,10 +21,10 @@ from dualstudent.prediction import Prediction
 
 
 class PairOptions(ConsistencySettings):
-    """What can be set of any method of two students; the defaults are those of CIFAR-10."""
+    """The settings of methods with two students; the defaults are those of CIFAR-10."""
 
     consistency_weight: Weight = Field(
-        10.0, description="λ₁, of the agreement of a student with itself (ℒ_con)"
+        10.0, description="λ₁, weight of the agreement of a student with itself (ℒ_con)"
     )
 
     @property
@@ -34,11 +34,11 @@ class PairOptions(ConsistencySettings):
 
 @dataclass(frozen=True)
 class TwoPasses:
-    """What one student made of a batch.
+    """The outputs of one student for both views of a batch.
 
     Attributes:
-        own: its prediction for its own view, with gradient.
-        other_class_logits: (B, C), its class logits for the other view; a constant.
+        own: prediction for its own view, with gradient.
+        other_class_logits: (B, C), class logits for the other view; a constant.
     """
 
     own: Prediction
@@ -54,7 +54,7 @@ class TwoPasses:
 
     @property
     def target(self) -> Tensor:
-        """(B, C), 𝒯ₓ of Eq. 1: the probabilities that the student follows on its own view."""
+        """(B, C), 𝒯ₓ of Eq. 1: the target of the student on its own view."""
         return self.other_probabilities
 
     @cached_property
@@ -67,10 +67,10 @@ class TwoPasses:
 
 
 class PairMethod(Method):
-    """Two students, each with a loss that depends on what the other one says.
+    """Two students, each with a loss that depends on the other one's predictions.
 
-    All passes run in training mode: dropout is active, and batch-norm statistics move twice a
-    step, once for each view.
+    All passes run in training mode: dropout is active, and batch-norm statistics are updated
+    twice a step, once for each view.
     """
 
     settings: PairOptions
@@ -79,10 +79,10 @@ class PairMethod(Method):
     def student_loss(
         self, student: TwoPasses, other: TwoPasses, batch: Batch, ramp: float
     ) -> StudentLoss:
-        """The loss of one student beside another, all of which is constant here."""
+        """Compute the loss of one student; the outputs of the other are constants."""
 
     def passes(self, number: int, own_view: Tensor, other_view: Tensor) -> TwoPasses:
-        """Show student ``number`` its own view with gradient and the other view without."""
+        """Run student ``number`` on its own view with gradient and on the other view without."""
         student = self.students[number]
         own = student(own_view)
         with torch.no_grad():
@@ -92,7 +92,7 @@ class PairMethod(Method):
     def pair_losses(
         self, first: int, second: int, batch: Batch, ramp: float
     ) -> tuple[StudentLoss, StudentLoss]:
-        """The losses of two students, of which the first has view 1 as its own."""
+        """Compute the losses of two students; view 1 is the first one's own view."""
         left = self.passes(first, batch.views[0], batch.views[1])
         right = self.passes(second, batch.views[1], batch.views[0])
         return (

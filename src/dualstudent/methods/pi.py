@@ -1,7 +1,7 @@
-"""Π Model: a student that follows its own answer to another view.
+"""Π Model: a student that follows its own prediction for another view.
 
 Laine & Aila, Temporal ensembling for semi-supervised learning, ICLR 2017. In Eq. 1 of Dual
-Student, with x₁ and x₂ the two views of x and f the same network under fresh dropout:
+Student, with x₁ and x₂ the two views of x and new dropout in each pass:
 
     ℛ(f(θ, x₁), 𝒯ₓ),  𝒯ₓ = f(θ, x₂)
 """
@@ -21,12 +21,12 @@ from dualstudent.prediction import Prediction
 
 
 class PiOptions(ConsistencySettings):
-    """What can be set of a Π Model, alone or as part of another method."""
+    """The settings of the Π Model and the methods built on it."""
 
     gradient_through: Literal["one", "both"] = Field(
         "one",
-        description="the passes that learn from their difference: one, with the other as a "
-        "constant target, or both, as in the original",
+        description="which passes receive gradient: one, with the other as a constant target, or "
+        "both, as in the original",
     )
 
     @field_validator("gradient_through")
@@ -38,14 +38,14 @@ class PiOptions(ConsistencySettings):
 
     @property
     def distance_function(self) -> Distance:
-        """ℛ; with gradient through both passes the target is no constant."""
+        """The function ℛ; with gradient through both passes, its target is not a constant."""
         if self.gradient_through == "both":
             return _squared_distance_both_ways
         return super().distance_function
 
 
 class PiModelSettings(PiOptions):
-    """The weight belongs to CIFAR-10; the constant target to the results the paper quotes."""
+    """The default weight is that of CIFAR-10; the paper's results use a constant target."""
 
     name: Literal["pi"] = "pi"
 
@@ -53,8 +53,8 @@ class PiModelSettings(PiOptions):
 class PiModel(ConsistencyMethod):
     """The consistency head on view 1 follows the class head of the same network on view 2.
 
-    Both passes run in training mode: dropout differs between them, and batch-norm statistics
-    move twice a step.
+    Both passes run in training mode: their dropout differs, and batch-norm statistics are
+    updated twice a step.
 
     Example:
         >>> from dualstudent.networks import DigitsCNN

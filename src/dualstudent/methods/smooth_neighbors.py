@@ -1,13 +1,12 @@
 """Smooth Neighbors: samples of one class should lie close together, others apart.
 
-Luo et al., Smooth neighbors on teacher graphs for semi-supervised learning, CVPR 2018. Added
-to a method whose student follows a target 𝒯ₓ, for the features h of two samples i and j:
+Luo et al., Smooth neighbors on teacher graphs for semi-supervised learning, CVPR 2018. It
+extends a method with a target 𝒯ₓ by a term for the features h of two samples i and j:
 
     ℓ(i, j) = ‖hᵢ − hⱼ‖² if they are neighbors, else max(0, margin − ‖hᵢ − hⱼ‖)²
 
-Neighbors are samples of the same class: the true one where it is known, else that of the
-target. The original draws random pairs of a batch; here all its pairs are taken, whose mean is
-what the original's mean estimates.
+Neighbors are samples of the same class: the label if known, else the class of the target. The
+original draws random pairs of a batch; this uses all pairs, which has the same expectation.
 """
 
 from typing import Literal
@@ -25,14 +24,16 @@ from dualstudent.prediction import Prediction
 
 
 class NeighborOptions(ConsistencySettings):
-    """What the addition adds to the settings of the method it is added to."""
+    """The settings that Smooth Neighbors adds to a method."""
 
-    neighbor_weight: Weight = Field(0.4, description="as a multiple of consistency_weight")
-    margin: float = Field(1.0, gt=0, description="how far apart other classes should be")
+    neighbor_weight: Weight = Field(
+        0.4, description="weight of the term, as a multiple of consistency_weight"
+    )
+    margin: float = Field(1.0, gt=0, description="distance that different classes should have")
 
 
 class SmoothNeighbors(ConsistencyMethod):
-    """Adds the term ``neighbors``; to be named before the method that it is added to."""
+    """Adds the term ``neighbors`` to a method; must come first among the base classes."""
 
     settings: NeighborOptions
 
@@ -50,7 +51,7 @@ class SmoothNeighbors(ConsistencyMethod):
 
 
 class PiSmoothNeighborsSettings(NeighborOptions, PiOptions):
-    """Those of the Π Model and those of the neighbors."""
+    """The settings of the Π Model and of Smooth Neighbors."""
 
     name: Literal["pi+sn"] = "pi+sn"
 
@@ -73,13 +74,16 @@ class PiSmoothNeighbors(SmoothNeighbors, PiModel):
 
 
 class TemporalSmoothNeighborsSettings(NeighborOptions, TemporalOptions):
-    """Those of Temporal Ensembling and those of the neighbors."""
+    """The settings of Temporal Ensembling and of Smooth Neighbors."""
 
     name: Literal["temporal+sn"] = "temporal+sn"
 
 
 class TemporalSmoothNeighbors(SmoothNeighbors, TemporalEnsembling):
-    """Temporal Ensembling with Smooth Neighbors; a sample without a past is judged as it is."""
+    """Temporal Ensembling with Smooth Neighbors.
+
+    A sample without earlier predictions gets the class of its current one.
+    """
 
     summary = "Temporal Ensembling with Smooth Neighbors on the features"
     Settings = TemporalSmoothNeighborsSettings

@@ -14,12 +14,12 @@ class SupervisedSettings(MethodSettings):
 
     name: Literal["supervised"] = "supervised"
     confidence_threshold: float = Field(
-        0.8, ge=0, lt=1, description="ξ of Eq. 3, by which predictions are reported as stable"
+        0.8, ge=0, lt=1, description="ξ of Eq. 3, above which predictions are reported as stable"
     )
 
 
 class Supervised(Method):
-    """Cross entropy on the labels, and nothing else."""
+    """Cross entropy on the labels only."""
 
     summary = "labeled samples only"
     Settings = SupervisedSettings

@@ -1,11 +1,11 @@
-"""Temporal Ensembling: a student that follows the average of its own past answers.
+"""Temporal Ensembling: a student that follows an average of its own past predictions.
 
-Laine & Aila, Temporal ensembling for semi-supervised learning, ICLR 2017. After each epoch in
-which the student answered p for sample x, for the t-th such epoch of x:
+Laine & Aila, Temporal ensembling for semi-supervised learning, ICLR 2017. With p the prediction
+for sample x in the t-th epoch that contains x:
 
     Zₜ = α Zₜ₋₁ + (1 − α) p,  Z₀ = 0,  𝒯ₓ = Zₜ / (1 − αᵗ)
 
-The division makes up for the start from 0.
+The division corrects the bias of the start at 0.
 """
 
 from collections.abc import Iterable
@@ -24,34 +24,32 @@ _ROWS_AT_A_TIME = 65536
 
 
 class TemporalOptions(ConsistencySettings):
-    """What can be set of Temporal Ensembling, alone or as part of another method."""
+    """The settings of Temporal Ensembling and the methods built on it."""
 
-    decay: float = Field(0.6, ge=0, lt=1, description="α of the average of predictions")
+    decay: float = Field(0.6, ge=0, lt=1, description="α, decay of the average of predictions")
 
 
 class TemporalEnsemblingSettings(TemporalOptions):
-    """The weight belongs to CIFAR-10."""
+    """The default weight is that of CIFAR-10."""
 
     name: Literal["temporal"] = "temporal"
 
 
 class TemporalEnsembling(ConsistencyMethod):
-    """The consistency head follows the average of what the class head said in past epochs.
+    """The consistency head follows the average of the class head's predictions in past epochs.
 
-    An epoch counts for a sample if the sample was in it; of several answers within one epoch,
-    as labeled samples get, the latest counts. A sample without a past has no target: it is
-    given its own prediction, from which its distance is 0.
+    If a sample occurs several times in an epoch, as labeled samples do, its last prediction
+    counts. A sample without past predictions is its own target, so that its distance is 0.
 
-    There is one pass a step, in training mode. What is remembered are 4·C + 5 bytes a sample:
-    the average, and the answers of the running epoch, in half precision, with which the
-    arithmetic is not done. The average is kept divided by 1 − αᵗ, so that it is a probability
-    whatever α is.
+    There is one pass a step, in training mode. The method stores 4·C + 5 bytes per sample:
+    the average and the predictions of the current epoch, in half precision; it computes in
+    single precision. The average is stored divided by 1 − αᵗ, as probabilities.
 
     Attributes:
         average: (N, C) float16, 𝒯 of every sample.
-        weight: (N,) float32, 1 − αᵗ; 0 for a sample without a past.
-        latest: (N, C) float16, the latest answers of this epoch.
-        answered: (N,) bool, whether there is one.
+        weight: (N,) float32, 1 − αᵗ; 0 for a sample without past predictions.
+        latest: (N, C) float16, the last predictions of this epoch.
+        answered: (N,) bool, whether a sample has a prediction in this epoch.
 
     Example:
         >>> from dualstudent.networks import DigitsCNN
@@ -66,7 +64,7 @@ class TemporalEnsembling(ConsistencyMethod):
         True
     """
 
-    summary = "Temporal Ensembling: follows an average of its past answers"
+    summary = "Temporal Ensembling: follows an average of its past predictions"
     Settings: ClassVar[type[TemporalOptions]] = TemporalEnsemblingSettings
     views = ONE_VIEW
     remembers_samples = True
@@ -91,7 +89,7 @@ class TemporalEnsembling(ConsistencyMethod):
     def outputs(self, batch: Batch) -> tuple[Prediction, Tensor]:
         prediction, target = super().outputs(batch)
         answers = prediction.class_logits.detach().softmax(dim=1)
-        # Equal indices write equal values, so that the order of writing does not matter.
+        # Equal indices write equal values, so the order of writing does not matter.
         latest = answers[_find_last_occurrences(batch.indices)].to(torch.float16)
         self.latest.index_copy_(0, batch.indices, latest)
         self.answered.index_fill_(0, batch.indices, True)
@@ -101,7 +99,7 @@ class TemporalEnsembling(ConsistencyMethod):
         decay = self.settings.decay
         grown = decay * self.weight + (1 - decay)
         self.weight.copy_(torch.where(self.answered, grown, self.weight))
-        # 𝒯ₜ = 𝒯ₜ₋₁ + (1 − α)/(1 − αᵗ) · (p − 𝒯ₜ₋₁) is the average without the detour over Z.
+        # 𝒯ₜ = 𝒯ₜ₋₁ + (1 − α)/(1 − αᵗ) · (p − 𝒯ₜ₋₁) gives the same average without Z.
         share = torch.where(self.answered, (1 - decay) / self.weight, 0.0)
         for start in range(0, len(share), _ROWS_AT_A_TIME):
             rows = slice(start, start + _ROWS_AT_A_TIME)
@@ -111,7 +109,7 @@ class TemporalEnsembling(ConsistencyMethod):
 
 
 def _find_last_occurrences(indices: Tensor) -> Tensor:
-    """The position of the last entry equal to each entry.
+    """For each entry, find the position of the last entry that equals it.
 
     Example:
         >>> _find_last_occurrences(torch.tensor([7, 3, 7])).tolist()

@@ -1,4 +1,4 @@
-"""VAT: predictions that withstand the change of the image that would hurt them most.
+"""VAT: predictions that are robust to the worst small change of the image.
 
 Miyato et al., Virtual adversarial training: a regularization method for supervised and
 semi-supervised learning, TPAMI 2018. With p the student's probabilities:
@@ -21,35 +21,35 @@ from dualstudent.prediction import Prediction
 
 
 class VATSettings(MethodSettings):
-    """The defaults are those of CIFAR-10 with augmentation, but for the finite difference.
+    """The defaults are those of CIFAR-10 with augmentation, except for the finite difference.
 
-    The original's ξ = 10⁻⁶ is lost in the rounding of float32: a normalized pixel of size 1 is
-    known to 6 · 10⁻⁸ and would move by about 2 · 10⁻⁸. Measured on young networks, the mean
-    cosine with the exact H d is 0.0 to 0.35 for 10⁻⁶, at least 0.98 for 10⁻³ and 10⁻², and 0.87
-    to 0.99 for 10⁻¹, least on 8 × 8 images. With convolutions rounded as by TF32 (simulated), the
-    default of GPUs, only 10⁻¹ stays there: 10⁻² falls to 0.3 on larger images. KL itself is
-    often nearly as large along a direction of 10⁻⁶, which still lies among the sensitive ones.
+    The original's ξ = 10⁻⁶ is lost in the rounding of float32: a normalized pixel near 1 has a
+    precision of 6 · 10⁻⁸ and would change by about 2 · 10⁻⁸. Measured early in training, the
+    mean cosine with the exact H d is 0.0 to 0.35 for 10⁻⁶, at least 0.98 for 10⁻³ and 10⁻², and
+    0.87 to 0.99 for 10⁻¹ (lowest on 8 × 8 images). With convolutions in simulated TF32, the
+    default on GPUs, only 10⁻¹ keeps its cosine; 10⁻² falls to 0.3 on larger images. The KL along
+    a direction found with 10⁻⁶ is often nearly as large.
     """
 
     name: Literal["vat"] = "vat"
     adversarial_weight: Weight = Field(
-        1.0, description="λ, of the agreement with the image changed by r"
+        1.0, description="λ, weight of the agreement with the image changed by r"
     )
     epsilon: float = Field(8.0, gt=0, description="ε, length of r on normalized images")
-    finite_difference: float = Field(0.1, gt=0, description="ξ, how far to look for r")
-    power_iterations: int = Field(1, ge=1, description="how often the direction is improved")
-    entropy_weight: Weight = Field(0.0, description="μ of entropy minimization")
+    finite_difference: float = Field(0.1, gt=0, description="ξ, step of the search for r")
+    power_iterations: int = Field(1, ge=1, description="steps of the search for r")
+    entropy_weight: Weight = Field(0.0, description="μ, weight of entropy minimization")
     classification_average: Literal["batch", "labeled"] = Field(
-        "labeled", description="what the sum of cross entropies is divided by"
+        "labeled", description="average the cross entropy over the batch or its labeled samples"
     )
 
 
 class VAT(Method):
-    """One student, its class head only; every sample takes part, labeled or not.
+    """One student; only its class head is used, on all samples, labeled or not.
 
-    Batch-norm statistics move in the pass over the images as they are, and in no other: neither
-    in the search for r nor in the pass over x + r, which no test will show. p(x) and r are
-    constants. Dropout is active in both passes of the loss and off in the search.
+    Batch-norm statistics are updated in the pass over x only, neither in the search for r nor
+    in the pass over x + r. p(x) and r are constants. Dropout is active in both passes of the
+    loss and off in the search.
 
     Example:
         >>> import torch

@@ -1,4 +1,4 @@
-"""Networks: each maps images (B, channels, H, W) or vectors (B, features) to a Prediction."""
+"""Networks, which map images (B, channels, H, W) or vectors (B, features) to a Prediction."""
 
 from dualstudent.networks.cnn13 import CNN13
 from dualstudent.networks.digits_cnn import DigitsCNN

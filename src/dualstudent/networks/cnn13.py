@@ -10,7 +10,7 @@ from dualstudent.networks.network import Network, NetworkSettings
 
 
 class CNN13Settings(NetworkSettings):
-    """What can be set of the 13-layer CNN."""
+    """Settings of the 13-layer CNN."""
 
     name: Literal["cnn13"] = "cnn13"
     dropout: float = Field(0.5, ge=0, lt=1)
@@ -18,15 +18,15 @@ class CNN13Settings(NetworkSettings):
 
 
 class CNN13(Network):
-    """Nine convolutions, two poolings, a mean over the map, decoupled heads.
+    """Nine convolutions, two max poolings, global average pooling, decoupled heads.
 
-    3,127,208 parameters for RGB images and 10 classes; any image of 12 pixels or more a side.
+    3,127,208 parameters for RGB images and 10 classes; images of at least 12 pixels a side.
 
     Args:
-        channels: of the images.
+        channels: channels of the images.
         classes: C.
-        dropout: after each max pooling.
-        weight_norm: on every convolution and both heads.
+        dropout: dropout rate after each max pooling.
+        weight_norm: whether convolutions and heads have weight normalization.
 
     Example:
         >>> import torch

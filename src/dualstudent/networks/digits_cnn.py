@@ -10,7 +10,7 @@ from dualstudent.networks.network import Network, NetworkSettings
 
 
 class DigitsCNNSettings(NetworkSettings):
-    """What can be set of the small CNN."""
+    """Settings of the small CNN."""
 
     name: Literal["digits-cnn"] = "digits-cnn"
     dropout: float = Field(0.5, ge=0, lt=1)
@@ -19,25 +19,25 @@ class DigitsCNNSettings(NetworkSettings):
     pool: int | None = Field(
         None,
         gt=0,
-        description="side of the windows that the last map is averaged in, what is left over at "
-        "its right and lower edge dropped; default: the whole map",
+        description="window of the final average pooling, in pixels; incomplete windows at the "
+        "edges are dropped; default: global average pooling",
     )
 
 
 class DigitsCNN(Network):
-    """Three convolutions of 16, 32 and 32 channels, a mean over the map, decoupled heads.
+    """Three convolutions of 16, 32 and 32 channels, global average pooling, decoupled heads.
 
-    14,968 parameters for gray images and 10 classes; any image of 4 pixels or more a side.
-    The paper pools 6×6 of the 7×7 map of its 28×28 images, which drops a row and a column;
-    this pools the whole map, so that any size works. ``pool=6`` is the paper's.
+    14,968 parameters for gray images and 10 classes; images of at least 4 pixels a side.
+    The paper averages 6×6 of the last 7×7 map of its 28×28 images (``pool=6``), which drops a
+    row and a column. The default averages the whole map, so that any size works.
 
     Args:
-        channels: of the images.
+        channels: channels of the images.
         classes: C.
-        dropout: after the second max pooling.
-        weight_norm: on every convolution and both heads.
+        dropout: dropout rate after the second max pooling.
+        weight_norm: whether convolutions and heads have weight normalization.
         width: multiplies the channels of every convolution.
-        pool: side of the windows that the last map is averaged in; None: the whole map.
+        pool: window of the final average pooling; None for the whole map.
 
     Example:
         >>> import torch

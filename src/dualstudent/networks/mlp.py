@@ -1,4 +1,4 @@
-"""A multilayer perceptron, for feature vectors such as the embeddings of another model."""
+"""A multilayer perceptron for feature vectors, such as embeddings of another model."""
 
 from typing import Annotated, Literal
 
@@ -11,14 +11,14 @@ from dualstudent.prediction import Prediction
 
 
 class MLPSettings(NetworkSettings):
-    """What can be set of the perceptron."""
+    """Settings of the multilayer perceptron."""
 
     name: Literal["mlp"] = "mlp"
     hidden: tuple[Annotated[int, Field(gt=0)], ...] = Field(
-        (128, 64), min_length=1, max_length=2, strict=False, description="widths of its layers"
+        (128, 64), min_length=1, max_length=2, strict=False, description="widths of hidden layers"
     )
-    norm: Literal["batch", "layer"] = Field("batch", description="over a batch, or in each sample")
-    dropout: float = Field(0.3, ge=0, lt=1, description="after every hidden layer")
+    norm: Literal["batch", "layer"] = Field("batch", description="batch or layer normalization")
+    dropout: float = Field(0.3, ge=0, lt=1, description="dropout rate after every hidden layer")
 
 
 class MLP(Network):
@@ -27,11 +27,11 @@ class MLP(Network):
     Maps vectors (B, features) to a :class:`~dualstudent.prediction.Prediction`.
 
     Args:
-        features: of a sample.
+        features: number of input features.
         classes: C.
-        hidden: the width of each hidden layer, one or two.
-        norm: ``"batch"`` or ``"layer"``; the latter treats every sample by itself.
-        dropout: after every hidden layer, a perturbation beside that of the views.
+        hidden: width of each hidden layer, one or two.
+        norm: ``"batch"`` or ``"layer"`` normalization.
+        dropout: dropout rate after every hidden layer.
 
     Example:
         >>> import torch

@@ -1,4 +1,4 @@
-"""What every network is: a trunk and decoupled heads; for images, a mean over the map between."""
+"""The base class of networks: a trunk and decoupled heads."""
 
 from typing import ClassVar
 
@@ -10,7 +10,7 @@ from dualstudent.settings import Settings
 
 
 class NetworkSettings(Settings):
-    """What can be set of a network; each network adds its own."""
+    """The base of network settings; each network adds its own."""
 
     name: str
 
@@ -19,20 +19,20 @@ class Network(nn.Module):
     """Maps images (B, channels, H, W) to a :class:`~dualstudent.prediction.Prediction`.
 
     Args:
-        trunk: maps images to (B, D, h, w), a map of any size.
-        heads: see the mean over the map.
+        trunk: maps images to a feature map (B, D, h, w) of any size.
+        heads: get the mean of the feature map, (B, D).
     """
 
     Settings: ClassVar[type[NetworkSettings]]
     smallest_image: int | None
-    """Pixels a side that it needs; None for networks of feature vectors."""
+    """Smallest image side in pixels; None for networks of feature vectors."""
 
     def __init__(self, trunk: nn.Module, heads: DecoupledHeads) -> None:
         super().__init__()
         self.trunk, self.heads = trunk, heads
 
     def features(self, images: Tensor) -> Tensor:
-        """(B, D), what the heads see."""
+        """Compute the input of the heads, (B, D)."""
         mean: Tensor = self.trunk(images).mean(dim=(2, 3))
         return mean
 

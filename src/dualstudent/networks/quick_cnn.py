@@ -1,4 +1,4 @@
-"""A CNN for experiments on color images without a GPU; not of the paper."""
+"""A CNN for experiments on color images without a GPU; not from the paper."""
 
 from typing import Literal
 
@@ -10,7 +10,7 @@ from dualstudent.networks.network import Network, NetworkSettings
 
 
 class QuickCNNSettings(NetworkSettings):
-    """What can be set of the quick CNN."""
+    """Settings of the quick CNN."""
 
     name: Literal["quick-cnn"] = "quick-cnn"
     dropout: float = Field(0.1, ge=0, lt=1)
@@ -18,19 +18,18 @@ class QuickCNNSettings(NetworkSettings):
 
 
 class QuickCNN(Network):
-    """Three convolutions of 32, 64 and 128 channels, a mean over the map, decoupled heads.
+    """Three convolutions of 32, 64 and 128 channels, global average pooling, decoupled heads.
 
-    Built of the blocks of the 13-layer CNN at about 1/260 of its multiplications. The first
-    convolution halves the map, because batch norm and LeakyReLU on a large map cost a CPU as
-    much as the convolutions. 97,192 parameters for RGB images and 10 classes; any image of
-    8 pixels or more a side.
+    It uses the blocks of the 13-layer CNN with about 1/260 of its multiplications. The first
+    convolution has stride 2, because batch norm and LeakyReLU on a large map cost a CPU as much
+    as the convolutions. 97,192 parameters for RGB images and 10 classes; images of at least
+    8 pixels a side.
 
     Args:
-        channels: of the images.
+        channels: channels of the images.
         classes: C.
-        dropout: after the second max pooling; less than in the large networks, which have
-            channels to spare.
-        weight_norm: on every convolution and both heads.
+        dropout: dropout rate after the second max pooling; lower than in larger networks.
+        weight_norm: whether convolutions and heads have weight normalization.
 
     Example:
         >>> import torch

@@ -5,8 +5,8 @@ a block computes
 
     y = relu(skip(x) + Σᵢ 𝒯ᵢ(x)),   i = 1 … 32,
 
-where each 𝒯ᵢ goes through d channels of its own, 4 in the first stage and twice as many in each
-further one. The sum is one convolution in 32 groups between two that mix all channels.
+where each 𝒯ᵢ has d channels of its own, 4 in the first stage and twice as many in each further
+one. The sum is a convolution with 32 groups between two 1×1 convolutions.
 """
 
 from typing import Literal
@@ -19,25 +19,24 @@ from dualstudent.networks.network import Network, NetworkSettings
 
 
 class ResNeXt50Settings(NetworkSettings):
-    """Nothing but the name can be set of ResNeXt-50 32×4d."""
+    """ResNeXt-50 32×4d has no settings."""
 
     name: Literal["resnext50"] = "resnext50"
 
 
 class ResNeXt50(Network):
-    """ResNeXt-50 32×4d with decoupled heads; any image of 32 pixels or more a side.
+    """ResNeXt-50 32×4d with decoupled heads; images of at least 32 pixels a side.
 
-    A 7×7 convolution and a pooling, then four stages of 3, 4, 6 and 3 blocks with 256 to 2048
-    channels, the last three at half the size of the one before. 27,077,904 parameters for RGB
-    images and 1000 classes, 25,028,904 without the second head. There is no weight normalization
-    here.
+    A 7×7 convolution and a max pooling, then four stages of 3, 4, 6 and 3 blocks with 256 to 2048
+    channels; each of the last three halves the size. 27,077,904 parameters for RGB images and
+    1000 classes, 25,028,904 without the second head. There is no weight normalization.
 
-    The initial state is that of the published Mean Teacher program for ImageNet: every scale of a
-    batch norm is 1, also the last one of a block. Where others start it at 0 (Goyal et al., 2017),
-    the rest of the block gets no gradient in the first step.
+    The initialization is that of the published Mean Teacher program for ImageNet: all batch-norm
+    scales are 1, also the last of each block. Goyal et al. (2017) set that one to 0, which gives
+    the rest of the block no gradient in the first step.
 
     Args:
-        channels: of the images.
+        channels: channels of the images.
         classes: C.
 
     Example:

@@ -1,4 +1,4 @@
-"""The strong student of Imbalanced Student: a residual network of two branches mixed at random.
+"""Shake-Shake, the strong student of Imbalanced Student: two residual branches, mixed at random.
 
 Gastaldi, Shake-Shake regularization, 2017: with two branches ℱ₁, ℱ₂ a block computes
 
@@ -19,21 +19,21 @@ from dualstudent.networks.network import Network, NetworkSettings
 
 
 class ShakeShakeSettings(NetworkSettings):
-    """26 2×{width}d; 35 is the nearest to the 3.53 M parameters that the paper names."""
+    """Settings of Shake-Shake 26; a width of 35 is closest to the paper's 3.53 M parameters."""
 
     name: Literal["shake-shake"] = "shake-shake"
     width: int = Field(64, gt=0, description="channels of the first stage")
 
 
 class ShakeShake26(Network):
-    """Shake-Shake ResNet 26 2×{width}d with decoupled heads; any image of 8 pixels or more a side.
+    """Shake-Shake ResNet 26 2×{width}d with decoupled heads; images of at least 8 pixels a side.
 
     A convolution to 16 channels and three stages of four blocks with 1, 2 and 4 times ``width``
-    channels, the last two at half the size of the one before. 11,656,900 parameters for RGB
-    images, 10 classes and a width of 64. There is no weight normalization here.
+    channels; each of the last two halves the size. 11,656,900 parameters for RGB images, 10
+    classes and a width of 64. There is no weight normalization.
 
     Args:
-        channels: of the images.
+        channels: channels of the images.
         classes: C.
         width: channels of the first stage.
 
@@ -59,7 +59,7 @@ class ShakeShake26(Network):
 
 
 def shake(left: Tensor, right: Tensor, gate: Tensor, gradient_gate: Tensor) -> Tensor:
-    """α · left + (1 − α) · right, whose gradient is that of β · left + (1 − β) · right.
+    """Return α · left + (1 − α) · right, with the gradient of β · left + (1 − β) · right.
 
     Args:
         left: (B, …).
@@ -105,24 +105,24 @@ class _Block(nn.Module):
         skipped = x if self.skip is None else self.skip(active)
         if not self.training:
             return cast(Tensor, skipped + (left + right) / 2)
-        # Both gates are drawn here, so that going backward twice gives the same gradient.
+        # Both gates are drawn here, so that a second backward pass gives the same gradient.
         gate, gradient_gate = torch.rand(2, len(x), 1, 1, 1, dtype=left.dtype, device=x.device)
         return cast(Tensor, skipped + shake(left, right, gate, gradient_gate))
 
 
 class _ShiftedSkip(nn.Module):
-    """Half of the channels see the even pixels of both axes, the other half the odd ones."""
+    """Halves the size: half of the channels get the even pixels, the other half the odd ones."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
-        # With a bias, though batch norm takes it away: the published counts include it.
+        # The bias has no effect before batch norm, but the published parameter counts include it.
         self.even = nn.Conv2d(inputs, outputs // 2, 1)
         self.odd = nn.Conv2d(inputs, outputs // 2, 1)
         self.norm = nn.BatchNorm2d(outputs)
 
     def forward(self, x: Tensor) -> Tensor:
-        # Picked here: a 1×1 convolution with a stride, of fewer channels than a block of oneDNN and
-        # channels last, writes beyond its memory on the way back (uxlfoundation/oneDNN, 6035).
+        # Sliced instead of strided: the backward pass of a strided 1×1 convolution with few
+        # channels, channels last, writes out of bounds (uxlfoundation/oneDNN, 6035).
         even, odd = (each[..., ::2, ::2] for each in (x, F.pad(x, (-1, 1, -1, 1))))
         return cast(Tensor, self.norm(torch.cat([self.even(even), self.odd(odd)], dim=1)))
 
@@ -132,7 +132,7 @@ def _make_stage(inputs: int, outputs: int, stride: int) -> list[_Block]:
 
 
 def _make_branch(inputs: int, outputs: int, stride: int) -> nn.Sequential:
-    """What comes after the first ReLU, which both branches share."""
+    """Make a branch without its first ReLU, which both branches share."""
     return nn.Sequential(
         nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False),
         nn.BatchNorm2d(outputs),

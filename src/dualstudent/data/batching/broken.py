@@ -1,4 +1,4 @@
-"""Samples that cannot be read: found in the middle of a run, counted, and named once each."""
+"""Samples that turn out to be unreadable during a run: counted, and each reported once."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -8,14 +8,14 @@ from typing import NoReturn
 from dualstudent.data.sources.files import DataWarning
 from dualstudent.errors import UserError
 
-_FEWEST_SAMPLES = 1000  # before a share means something
+_FEWEST_SAMPLES = 1000  # fewer are too few to estimate the share
 
 
 class BrokenSamples(Exception):
-    """Some of the samples asked for cannot be read.
+    """Some of the requested samples cannot be read.
 
     Attributes:
-        reasons: row among the indices asked for → name and reason.
+        reasons: row in the requested indices → file name and reason.
     """
 
     def __init__(self, reasons: Mapping[int, str]) -> None:
@@ -24,12 +24,12 @@ class BrokenSamples(Exception):
 
 
 class Tally:
-    """How many samples were looked at, and which of them are broken.
+    """Counts the samples that were read and those that are broken.
 
-    Each is named in a log if there is one, else by a warning.
+    Each broken sample is reported once, in a log file if there is one, else by a warning.
 
     Args:
-        share: of the samples looked at, how many may be broken.
+        share: largest share of broken samples that is accepted.
     """
 
     def __init__(self, share: float) -> None:
@@ -39,22 +39,22 @@ class Tally:
         self._log: Path | None = None
 
     def write_to(self, log: Path) -> None:
-        """Name broken samples in ``log`` from now on; what it names already stays as it is."""
+        """Append broken samples to the file ``log`` from now on, unless it names them already."""
         self._log = log
         self._named.update(_read_lines(log))
 
     @property
     def count(self) -> int:
-        """How many broken samples were named, also by other processes in the same log."""
+        """Number of different broken samples, including those of other processes in the log."""
         return len(self._named | _read_lines(self._log))
 
     @property
     def too_many(self) -> bool:
-        """Whether the share of the broken is too large."""
+        """Whether the share of broken samples is larger than accepted."""
         return self._broken > self._share * max(self._seen, _FEWEST_SAMPLES)
 
     def add(self, looked: int, broken: Sequence[str]) -> None:
-        """Count what was looked at, and what was broken of it."""
+        """Add ``looked`` samples, of which those named in ``broken`` cannot be read."""
         self._seen += looked
         self._broken += len(broken)
         for line in broken:
@@ -63,14 +63,10 @@ class Tally:
                 self._report(line)
 
     def raise_too_many(self) -> NoReturn:
-        """Say that too many are broken.
-
-        Raises:
-            UserError: always.
-        """
+        """Raise a UserError that says that too many samples are broken."""
         found = f"{self._broken:,} of {self._seen:,} images looked at cannot be read"
         last = f", the last one was {[*self._named][-1]}" if self._named else ""
-        if not self.too_many:  # another process met them
+        if not self.too_many:  # another process found them
             found, last = "too many of the images cannot be read", f"; {self._log} names them"
         raise UserError(
             f"{found}{last}; more than data.broken_share = {self._share:g} of them are "
@@ -80,13 +76,13 @@ class Tally:
     def _report(self, line: str) -> None:
         if self._log is None:
             warnings.warn(f"left out: {line}", DataWarning, stacklevel=3)
-        elif line not in _read_lines(self._log):  # of another process
+        elif line not in _read_lines(self._log):  # another process may have written it
             with self._log.open("a", encoding="utf-8") as file:
                 file.write(line + "\n")
 
 
 def _read_lines(log: Path | None) -> dict[str, None]:
-    """In their order, each once."""
+    """Return the different lines, in order."""
     if log is None or not log.is_file():
         return {}
     return dict.fromkeys(log.read_text("utf-8").splitlines())

@@ -1,4 +1,4 @@
-"""The batch of every step: which samples, and the views of each."""
+"""Makes the batch of every step."""
 
 import torch
 from pydantic import Field
@@ -13,24 +13,23 @@ from dualstudent.settings import Settings
 
 
 class BatchSettings(Settings):
-    """What a batch is made of."""
+    """The composition of a batch."""
 
-    size: int = Field(gt=1, description="samples a step, labeled and unlabeled")
-    labeled: int = Field(gt=0, description="how many of them have a label")
+    size: int = Field(gt=1, description="samples per batch, labeled and unlabeled")
+    labeled: int = Field(gt=0, description="labeled samples per batch")
 
 
 class BatchLoader:
-    """Batches as a function of (seed, step).
+    """Makes batches as a function of (seed, step).
 
     Args:
-        data: the samples and what is known of them.
+        data: the samples and their labels.
         settings: composition of a batch.
-        seed: of the run.
-        views: what the method wants to see. One that wants nothing of the unlabeled samples gets
-            labeled ones in their place, so that its batch is as large and its epoch as long as
-            those of the others.
-        device: where batches are needed.
-        shard: the part of every batch that is made here.
+        seed: seed of the run.
+        views: the views that the method needs. If it needs no unlabeled samples, labeled ones take
+            their place, so that batches and epochs have the same length for all methods.
+        device: device of the batches.
+        shard: the part of every batch that this process makes.
 
     Attributes:
         steps_per_epoch: one pass over the unlabeled samples, or over all if all have labels.
@@ -56,15 +55,15 @@ class BatchLoader:
         self.steps_per_epoch = _count_steps(data, settings)
         roles, teaches = _make_roles(data, settings, seed, views)
         self._labels, self._domains = data.labels.to(device), data.domains.to(device)
-        # Strided like the indices: each sampler's part is a multiple of the shards.
+        # Sharded like the indices: the parts of both samplers are multiples of the world size.
         self._unlabeled = shard.select(torch.tensor(teaches, device=device))
         reader = StepReader(data.train, roles, seed, device, shard)
         self._chunks = Prefetch(reader, data.train, device, limit_broken=shard.world_size == 1)
 
     def batch(self, step: int) -> Batch:
-        """The batch of step ``step``, counted from 0 over all epochs; the unlabeled come first.
+        """Return the batch of step ``step``, counted from 0 over all epochs.
 
-        A sample that cannot be read is replaced by another one of its kind.
+        A sample that cannot be read is replaced by another, labeled or unlabeled like itself.
         """
         chunk = self._chunks.get(step)
         indices = chunk.indices
@@ -72,14 +71,14 @@ class BatchLoader:
         return Batch(tuple(chunk.views), labels, self._unlabeled, indices, domains)
 
     def close(self) -> None:
-        """End the worker processes, if there are any; another batch would start new ones."""
+        """Stop the worker processes, if any; the next batch would start new ones."""
         self._chunks.close()
 
 
 def _make_roles(
     data: PreparedData, settings: BatchSettings, seed: int, views: Views
 ) -> tuple[list[Role], list[bool]]:
-    """Who is in a batch, and which of its samples teach without a label."""
+    """Return the parts of a batch, and for each of its samples whether it counts as unlabeled."""
     if data.fully_labeled or not views.unlabeled:
         whole = data.fully_labeled
         sampler = Sampler(data.labeled, settings.size, seed, "labeled", whole)
@@ -101,7 +100,7 @@ def _check_divides(settings: BatchSettings, shard: Shard) -> None:
 
 
 def _count_steps(data: PreparedData, settings: BatchSettings) -> int:
-    """One pass over the unlabeled samples (over all, if all have labels), in whole batches."""
+    """Count the complete batches of a pass over the unlabeled samples, or over all if labeled."""
     if data.fully_labeled:
         if settings.labeled != settings.size:
             raise UserError(

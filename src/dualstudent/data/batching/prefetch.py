@@ -1,4 +1,4 @@
-"""Views made ahead of time by worker processes, handed out in order."""
+"""Worker processes that make views ahead of time."""
 
 import atexit
 import multiprocessing
@@ -24,19 +24,19 @@ from dualstudent.signals import STOPS
 
 
 class Prefetch:
-    """``read(number)`` for any number, fastest for one number after the other.
+    """Returns ``read(number)`` for any number; fastest for consecutive numbers.
 
-    Where samples ask for workers, these run ahead of the number that was asked for last, two
-    chunks each; a number out of turn makes them start anew from there. Without, every chunk is
-    made when it is asked for. Either way it is the same chunk.
+    With ``samples.workers``, worker processes read two chunks each ahead of the last number; a
+    number out of order makes them start again from there. Without workers, chunks are read on
+    demand. The chunks are the same.
 
     Args:
-        read: what to compute; the workers import it, and get what it holds by pickling.
-        samples: that it reads.
-        device: where to bring the views.
-        end: the first number that will not be asked for; default: there is none.
-        limit_broken: whether too many broken samples raise an error here; where several processes
-            share a step, all must finish it before they can stop together.
+        read: reads a chunk; must be picklable.
+        samples: the samples that ``read`` reads.
+        device: device of the views.
+        end: number of chunks; default: unlimited.
+        limit_broken: whether to raise if too many samples are broken. Processes that share a
+            step check this together after the step instead.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Prefetch:
         self._workers = samples.workers if end is None else min(samples.workers, end)
         self._expected = -1
         self._loader: DataLoader[Chunk] | None = None
-        self._results: Any = None  # torch's iterator, whose type is private
+        self._results: Any = None  # torch's iterator has a private type
 
     def __enter__(self) -> Self:
         return self
@@ -62,10 +62,10 @@ class Prefetch:
         self.close()
 
     def get(self, number: int) -> Chunk:
-        """The chunk of ``number``, its views finished and on the device.
+        """Return chunk ``number`` with finished views on the device.
 
         Raises:
-            UserError: if too many samples cannot be read, or a worker died.
+            UserError: if too many samples cannot be read, or if a worker died.
         """
         chunk = self._fetch(number) if self._workers else self._read(number)
         tally = self._samples.tally
@@ -79,16 +79,16 @@ class Prefetch:
         return replace(chunk, views=self._samples.finish_views(chunk.views))
 
     def close(self) -> None:
-        """End the workers; another chunk would start new ones."""
+        """Stop the workers; the next chunk would start new ones."""
         if self._loader is not None:
-            # Left to the garbage collector, they would outlive a failure whose traceback refers
-            # to them, and the program would wait for them at its end.
+            # Explicitly: a traceback that refers to them would keep them alive, and the program
+            # would wait for them at its end.
             self._results._shutdown_workers()
         self._results = self._loader = None
         self._expected = -1
 
     def _fetch(self, number: int) -> Chunk:
-        in_turn, self._expected = number == self._expected, -1  # unknown, should this fail
+        in_turn, self._expected = number == self._expected, -1  # −1 in case this fails
         try:
             if not in_turn:
                 self._start(number)
@@ -105,8 +105,8 @@ class Prefetch:
 
     def _start(self, number: int) -> None:
         self._numbers.start = number
-        with warnings.catch_warnings(action="ignore"):  # of more workers than cores, as was asked
-            if self._loader is not None:  # the same workers, from another number on
+        with warnings.catch_warnings(action="ignore"):  # about more workers than cores
+            if self._loader is not None:  # reuse the workers
                 self._results = iter(self._loader)
                 return
             loader = self._make_loader()
@@ -122,8 +122,8 @@ class Prefetch:
             num_workers=self._workers,
             collate_fn=_return_unchanged,
             pin_memory=torch.device(self._device).type == "cuda",
-            multiprocessing_context=multiprocessing.get_context("spawn"),  # threads do not fork
-            generator=torch.Generator(),  # else it would draw from the global one
+            multiprocessing_context=multiprocessing.get_context("spawn"),  # fork breaks threads
+            generator=torch.Generator(),  # keeps it from using the global one
             persistent_workers=True,
         )
 
@@ -139,25 +139,25 @@ def _close_all() -> None:
 
 @contextmanager
 def _block_stop_signals() -> Iterator[None]:
-    """Processes started in the block inherit that stops are held back from them.
+    """Block stop signals in the processes that are started in this block.
 
-    A signal to the whole group is the parent's to handle: it may still need its workers for a
-    step. These end when they are told to, or find that the parent has gone.
+    The parent handles a signal to the whole process group, and may need its workers to finish a
+    step. Workers end when the parent tells them to, or when it has ended.
     """
     on_child, in_main_thread = signal.getsignal(signal.SIGCHLD), current_thread() is main_thread()
-    resource_tracker.ensure_running()  # starting it would let the signals through
-    held_before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+    resource_tracker.ensure_running()  # starting it later would unblock the signals
+    mask_before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, held_before)
-        if in_main_thread:  # torch's handler raises in the middle of whatever is going on
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask_before)
+        if in_main_thread:  # torch's handler would raise at any point of the program
             signal.signal(signal.SIGCHLD, on_child)
 
 
 @dataclass
 class _Numbers:
-    """From ``start`` on; where that is may change between passes."""
+    """Sampler of the numbers from ``start`` to ``end``; ``start`` may change between passes."""
 
     start: int
     end: int | None

@@ -1,6 +1,6 @@
-"""Reads the samples of a step, or of a chunk of the test, as a function of its number.
+"""Reads the views of a training step, or of a chunk of the test set.
 
-Worker processes load this file and what it imports, so it imports little.
+Worker processes import this file, so it imports little.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -16,7 +16,7 @@ from dualstudent.data.samples import Samples
 from dualstudent.data.transforms.policy import Draw
 from dualstudent.generators import make_generator
 
-_ATTEMPTS = 100  # to replace samples that cannot be read: enough where nine in ten cannot
+_ATTEMPTS = 100  # to replace unreadable samples: enough even if nine of ten are unreadable
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,10 @@ class Chunk:
     """Views of some samples.
 
     Attributes:
-        views: (B, …) each, from :meth:`Samples.make_raw_views`;
-            none if too many of the samples could not be read.
-        indices: (B,) int64, of the samples that are in the views.
-        broken: names of samples that could not be read, with the reason.
+        views: (B, …) each, from :meth:`Samples.make_raw_views`; empty if too many samples could
+            not be read.
+        indices: (B,) int64, the samples in the views.
+        broken: names of the samples that could not be read, with the reason.
     """
 
     views: list[Tensor]
@@ -35,11 +35,11 @@ class Chunk:
     broken: tuple[str, ...] = ()
 
     def to(self, device: torch.device | str) -> "Chunk":
-        """On ``device``; what is there already is not copied."""
+        """Move the tensors to ``device``."""
         return self._map_tensors(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin_memory(self) -> "Chunk":
-        """In memory from which a GPU can fetch by itself; called by torch's loader."""
+        """Pin the memory of the tensors; called by torch's ``DataLoader``."""
         return self._map_tensors(Tensor.pin_memory)
 
     def _map_tensors(self, change: Callable[[Tensor], Tensor]) -> "Chunk":
@@ -49,11 +49,11 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Role:
-    """Samples of a batch that are seen in the same way.
+    """A part of every batch whose samples have the same views.
 
     Attributes:
-        sampler: which of them a step takes.
-        views: the name of the transform of each of their views.
+        sampler: chooses the samples of each step.
+        views: the transform of each view.
     """
 
     sampler: Sampler
@@ -61,17 +61,17 @@ class Role:
 
 
 class StepReader:
-    """Views of the samples of a step, each drawn from (seed, step, view).
+    """Reads the views of a step; their perturbations are a function of (seed, step, view).
 
     A sample that cannot be read is replaced by another one of its sampler.
 
     Args:
         samples: the training set.
-        roles: one after the other in every step. Their views are joined, first with first: a view
-            that only one role has consists of the samples of that role.
-        seed: of the run.
-        device: where the views are needed.
-        shard: the part of every step that is read here.
+        roles: the parts of a batch, in order. View i of the batch joins view i of all roles that
+            have one.
+        seed: seed of the run.
+        device: device of the views.
+        shard: the part of every step that this process reads.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class StepReader:
         return Chunk([], torch.cat(drawn), tuple(broken))
 
     def _make_views(self, drawn: Sequence[Tensor], step: int) -> list[Tensor]:
-        """All roles in one go if they see the same, else role by role."""
+        """Read all roles together if their views are the same, else one by one."""
         if self._alike:
             return self._read(torch.cat(list(drawn)), self._roles[0].views, step, ())
         joined: list[list[Tensor]] = [[] for _ in max((r.views for r in self._roles), key=len)]
@@ -141,14 +141,14 @@ class StepReader:
 
 
 class ChunkReader:
-    """The samples of a chunk, clean and in a weak view, without those that cannot be read.
+    """Reads a chunk of samples, clean and in a weak view; drops those that cannot be read.
 
     Args:
-        samples: the test set, say.
-        indices: (N,) int64, of its samples to read, in this order.
-        size: of a chunk.
-        seed: decides the perturbations; None for clean samples alone.
-        device: where the views are needed.
+        samples: the samples, such as a test set.
+        indices: (N,) int64, the samples to read, in this order.
+        size: samples per chunk.
+        seed: seed of the perturbations; None for clean samples only.
+        device: device of the views.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Which samples each step takes: endless, shuffled, a function of the step alone."""
+"""Samplers that choose the samples of each step, and shards for several processes."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,15 +14,15 @@ class Shard:
     """The part of every batch that one of several processes works on.
 
     Attributes:
-        rank: of the process, counted from 0.
-        world_size: how many processes there are.
+        rank: number of the process, from 0.
+        world_size: number of processes.
     """
 
     rank: int = 0
     world_size: int = 1
 
     def select(self, indices: Tensor) -> Tensor:
-        """Every ``world_size``-th index, beginning with that of the rank."""
+        """Take every ``world_size``-th index, starting at ``rank``."""
         return indices[self.rank :: self.world_size]
 
 
@@ -30,17 +30,17 @@ WHOLE = Shard()
 
 
 class Sampler:
-    """Shuffles ``indices`` anew for every pass and hands them out in batches, for ever.
+    """Yields batches of ``indices`` without end, shuffled anew for every pass.
 
-    The batch of a step is a function of (seed, name, step): to continue, ask for the next step.
+    The batch of a step is a function of (seed, name, step), so sampling can resume at any step.
 
     Args:
-        indices: (N,) int64, what to hand out.
-        batch_size: how many a step.
-        seed: of the run.
-        name: keeps the samplers of a run apart.
-        whole_batches: every pass starts with a new batch and drops the incomplete last one
-            (an epoch); otherwise passes follow each other without a gap.
+        indices: (N,) int64, what to sample from.
+        batch_size: indices per step.
+        seed: seed of the run.
+        name: distinguishes the samplers of a run.
+        whole_batches: drop the incomplete last batch of every pass; otherwise a batch may
+            continue in the next pass.
 
     Example:
         >>> sampler = Sampler(torch.arange(5), batch_size=2, seed=0, name="labeled")
@@ -64,7 +64,7 @@ class Sampler:
         self._seed, self.name = seed, name
 
     def batch(self, step: int) -> Tensor:
-        """(batch_size,) int64: the indices of step ``step``, counted from 0."""
+        """Return the indices of step ``step``, counted from 0: (batch_size,) int64."""
         taken: list[Tensor] = []
         start, missing = step * self.batch_size, self.batch_size
         while missing:
@@ -76,19 +76,19 @@ class Sampler:
         return self._indices[torch.cat(taken)]
 
     def substitute(self, step: int, index: int, attempt: int) -> int:
-        """What takes the place of ``index`` in step ``step`` if that cannot be read.
+        """Draw an index that replaces an unreadable one.
 
         Args:
-            step: counted from 0.
-            index: the one that cannot be read.
-            attempt: tells replacements of replacements apart.
+            step: the step, counted from 0.
+            index: the index that cannot be read.
+            attempt: number of earlier attempts in this step.
         """
         draw = make_generator(self._seed, self.name, "substitute", step, index, attempt)
         chosen = torch.randint(len(self._indices), (), generator=draw)
         return int(self._indices[chosen])
 
 
-# Batches look at the current pass and at most reach into the next, for each of two samplers.
+# A batch needs the current pass and at most the next one, for each of two samplers.
 @lru_cache(maxsize=4)
 def _shuffle(seed: int, name: str, number: int, count: int) -> Tensor:
     return torch.randperm(count, generator=make_generator(seed, name, number))
