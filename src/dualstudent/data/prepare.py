@@ -1,4 +1,4 @@
-"""From the names of data sets to what a run may see: images, and the labels it was given."""
+"""Data settings, and the preparation of the data that they name."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -28,10 +28,9 @@ from dualstudent.errors import UserError
 from dualstudent.parallel import Progress, count_cores
 from dualstudent.settings import Settings
 
-OWN_IMAGE_SIZE = 32  # pixels a side of own images, if nobody says
+OWN_IMAGE_SIZE = 32  # default size of own images in pixels a side
 
-
-# Of a published data set, and of one's own images: what can be said of one only.
+# Keys that only published data sets have, and keys that only own images have.
 OF_PUBLISHED = ("source", "target", "images", "labels", "classes", "split", "folder", "workers")
 _OF_OWN = (
     "target_path",
@@ -45,7 +44,7 @@ _OF_OWN = (
 
 
 class DataSettings(Settings):
-    """Where images and labels come from: a published data set, own images, or Python."""
+    """The data of a run: a published data set, own images, or data from Python."""
 
     source: DataSetName | None = Field(
         None,
@@ -139,25 +138,25 @@ class DataSettings(Settings):
 
     @property
     def domains(self) -> tuple[str, ...]:
-        """What the source is called and, where there is one, what it is adapted to."""
+        """Names of the source and, if there is one, of the target."""
         own = (path.stem for path in (self.path, self.target_path) if path is not None)
         return tuple(name for name in (self.source, self.target, *own) if name is not None)
 
     @property
     def evaluated_part(self) -> Literal["test", "validation", "source validation"]:
-        """What a run is evaluated on; labels to validate on are never of the target."""
+        """The part that a run is evaluated on; validation labels are always of the source."""
         if not self.validation:
             return "test"
         return "validation" if self.target_path is None else "source validation"
 
     def list_images(self) -> Listing:
-        """Of the own images that ``path`` names."""
+        """List the own images of ``path``."""
         assert self.path is not None
         columns = Columns(self.path_column, self.label_column, self.part_column)
         return list_images(self.path, self.target_path, self.unlabeled, columns)
 
     def decode(self, progress: Progress | None = None) -> DecodedImages:
-        """The own images that ``path`` names, at the size that a run sees."""
+        """Decode the own images of ``path`` at the size of the run."""
         size = self.image_size or OWN_IMAGE_SIZE
         return decode_images(self.list_images(), size, self.channels, progress=progress)
 
@@ -169,14 +168,17 @@ def prepare(
     normalization: Normalization | None = None,
     images: DecodedImages | None = None,
 ) -> PreparedData:
-    """Load what ``settings`` name and hide the labels that the run must not see.
+    """Load the data of ``settings`` and hide the labels that the run must not see.
 
     Args:
-        settings: which data, how many labels.
-        seed: decides which samples have a label.
-        transforms: what perturbs a view; default: nothing.
-        normalization: of the pixel values.
-        images: of ``settings.path``, if they have been decoded already.
+        settings: which data, and how many labels.
+        seed: seed of the choice of labels.
+        transforms: perturbations of weak and strong views; default: none.
+        normalization: normalization of the pixel values.
+        images: the images of ``settings.path``, if they have been decoded already.
+
+    Raises:
+        UserError: if the data are missing or do not fit the settings.
     """
     transforms, normalization = transforms or Transforms(), normalization or Normalization()
     if settings.path is not None:
@@ -238,7 +240,7 @@ def _prepare_published(
 
 @dataclass(frozen=True)
 class _SampleBuilder:
-    """Makes samples of data sets, all in the same way."""
+    """Builds samples from data sets, all with the same size and transforms."""
 
     size: int
     transforms: Transforms
@@ -247,7 +249,7 @@ class _SampleBuilder:
     tally: Tally
 
     def build(self, parts: Sequence[Images | ImageFiles]) -> Samples:
-        """Of all parts, one after the other."""
+        """Build the samples of all parts, one after the other."""
         images = [part for part in parts if isinstance(part, Images)]
         if len(images) < len(parts):
             return self._build_streamed(parts)
@@ -261,7 +263,7 @@ class _SampleBuilder:
         return ImageSamples(together, self.transforms, self.normalization)
 
     def _build_streamed(self, parts: Sequence[Images | ImageFiles]) -> Samples:
-        (files,) = parts  # another data set has other classes, so nothing adapts to it
+        (files,) = parts  # no other data set has the same classes to adapt to
         assert isinstance(files, ImageFiles)
         workers = count_cores() if self.workers is None else self.workers
         return FileSamples(
@@ -292,9 +294,9 @@ def _choose_labeled(settings: DataSettings, source: DataSet, seed: int) -> Tenso
 
 
 def _find_unlabeled(labels: Tensor, labeled: Tensor, target: int | None) -> Tensor:
-    """All of the target, which begins at index ``target``; without one, what has no label.
+    """Return the indices of the target from ``target`` on; without a target, of unlabeled samples.
 
-    If everything has a label, everything also teaches as if it had none.
+    If all samples are labeled, return all.
     """
     if target is not None:
         return torch.arange(target, len(labels))

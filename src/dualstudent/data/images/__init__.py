@@ -1,1 +1,1 @@
-"""Own images: listing, decoding, checking."""
+"""Own images: listing, decoding and checking."""

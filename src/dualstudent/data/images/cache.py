@@ -1,13 +1,13 @@
-"""Own images decoded once; their pixels stay in a file that is mapped and never read as a whole.
+"""The cache of decoded images, in memory-mapped files.
 
-A folder of the cache holds the images of one place on disk, at one size:
+A folder of the cache holds the images of one folder or table, at one size:
 
-    pixels      rows of (channels, size, size) bytes; new ones are only ever appended
-    index.json  what is known of every file: in which row it is, or why it cannot be read
-    lock        held by the one process that appends
+    pixels      rows of (channels, size, size) bytes; new rows are appended
+    index.json  for every file its row, or why it cannot be read
+    lock        held by the process that appends
 
-The index is replaced as a whole, after its rows are on disk, and nobody looks at rows that it does
-not name. So whatever stops a process, what it leaves behind is whole.
+The index is replaced atomically after its rows have been written, and rows that it does not name
+are not used. So the cache is consistent even if a process is killed.
 """
 
 import fcntl
@@ -45,8 +45,8 @@ from dualstudent.errors import UserError
 from dualstudent.parallel import Progress, count_cores, map_threads
 from dualstudent.signals import Interrupted, StopRequest
 
-_SECONDS_KEPT = 30 * 24 * 3600.0  # since the last use
-_NS_UNTIL_SETTLED = 2 * 10**9  # the coarsest clock of a usual file system
+_SECONDS_KEPT = 30 * 24 * 3600.0  # after the last use
+_NS_UNTIL_SETTLED = 2 * 10**9  # the coarsest time resolution of common file systems
 _UNREADABLE = Header(0, 0, is_gray=False)
 
 Result = TypeVar("Result")
@@ -57,14 +57,14 @@ class DecodedImages:
     """The readable images of a listing, in its order.
 
     Attributes:
-        listing: of the N readable files.
-        pixels: (M, channels, size, size) uint8, mapped from a file that may be larger than the
-            memory; it can only be read.
-        rows: (N,) where in ``pixels`` each image is.
-        sizes: (N, 2) height and width of each before resizing.
-        digests: (N,) of each in full size: equal exactly if the images are, pixel by pixel.
-        is_gray: whether no image has any color.
-        unreadable: the files that were left out, and why.
+        listing: the N readable files.
+        pixels: (M, channels, size, size) uint8, read-only, mapped from a file that may be larger
+            than the memory.
+        rows: (N,) the row of each image in ``pixels``.
+        sizes: (N, 2) height and width of each image before resizing.
+        digests: (N,) hashes of the pixels before resizing.
+        is_gray: whether no image has color.
+        unreadable: the other files, with reasons.
     """
 
     listing: Listing
@@ -76,7 +76,7 @@ class DecodedImages:
     unreadable: tuple[UnreadableImage, ...]
 
     def chunks(self, length: int) -> Iterator[NDArray[np.uint8]]:
-        """All images in the order of the listing, (≤ ``length``, channels, size, size) each."""
+        """Yield all images in the order of the listing, at most ``length`` at a time."""
         return (self.pixels[self.rows[i : i + length]] for i in range(0, len(self.rows), length))
 
 
@@ -88,22 +88,21 @@ def decode_images(
     progress: Progress | None = None,
     folder: Path | None = None,
 ) -> DecodedImages:
-    """Every readable image of a listing at one size; decoded only if its content is new.
+    """Return all readable images of a listing at one size, from the cache as far as possible.
 
-    A file with the number, size and times of a known one is taken for the same without being
-    read. Any other file is read, and decoded unless its content is known: a file that was moved
-    or copied is not decoded again.
+    A file with the inode, size and times of a known one is not read again. Any other file is
+    read, but decoded only if its content is new, so moved or copied files are not decoded again.
 
     Args:
         listing: the files.
-        size: the short side is brought to it, then the center square is taken.
+        size: size in pixels a side; the center square of each image is resized to it.
         channels: 3 for color, 1 for gray.
-        progress: is told how many of the new files are done.
-        folder: of the cache; default: $DUALSTUDENT_CACHE, else the user's cache folder.
+        progress: receives the number of new files that are done.
+        folder: cache folder; default: $DUALSTUDENT_CACHE, else the user's cache folder.
 
     Raises:
         UserError: if no image can be read, or the cache cannot be written.
-        Interrupted: after Ctrl-C, SIGTERM or SIGHUP; what is decoded by then is kept.
+        Interrupted: after Ctrl-C, SIGTERM or SIGHUP; what has been decoded is kept.
     """
     cache = cache_folder(folder)
     store = _Store(cache, listing, size, channels)
@@ -123,15 +122,15 @@ def decode_images(
 def measure_images(
     listing: Listing, *, progress: Progress | None = None, folder: Path | None = None
 ) -> tuple[int, bool]:
-    """What can be said of images without decoding any: from the cache, else from their headers.
+    """Measure images without decoding them, from the cache or from their headers.
 
     Args:
         listing: the files.
-        progress: is told how many files were looked at.
-        folder: of the cache; default: $DUALSTUDENT_CACHE, else the user's cache folder.
+        progress: receives the number of files that are done.
+        folder: cache folder; default: $DUALSTUDENT_CACHE, else the user's cache folder.
 
     Returns:
-        Pixels of the short side, the median over the images; and whether all are known to be gray.
+        The median length of the short side in pixels, and whether all are known to be gray.
     """
     known: dict[str, Header] = {}
     for store in cache_folder(folder).glob(f"{_name_place(listing)}-*"):
@@ -153,16 +152,16 @@ def measure_images(
 
 
 class _File(NamedTuple):
-    """What is known of one file.
+    """An entry of the index.
 
     Attributes:
-        stamp: the same again only if the file is unchanged; empty where that cannot be told.
-        content: digest of its bytes; empty if it could not be opened.
-        row: of its pixels; −1 if there are none.
-        size: height and width of the image, before resizing.
-        digest: of all its pixels, before resizing.
+        stamp: changes whenever the file does; empty if unknown.
+        content: hash of the bytes of the file; empty if it could not be opened.
+        row: row of its pixels; −1 if there are none.
+        size: height and width of the image before resizing.
+        digest: hash of its pixels before resizing.
         is_gray: whether it is known to have no color.
-        reason: why there are no pixels; empty if there are.
+        reason: why it cannot be read; empty if it can.
     """
 
     stamp: str
@@ -175,7 +174,7 @@ class _File(NamedTuple):
 
 
 class _Store:
-    """A folder of the cache: the images of one place, at one size."""
+    """A folder of the cache, with the images of one folder or table at one size."""
 
     def __init__(self, cache: Path, listing: Listing, size: int, channels: Channels) -> None:
         kind = f"{channels}x{size}x{size}-{_hash(DECODER.encode(), 8)}"
@@ -184,27 +183,27 @@ class _Store:
         self._shape: tuple[Channels, int, int] = (channels, size, size)
 
     def find(self, paths: Sequence[Path]) -> list[_File | None]:
-        """What is known of each file, without reading it; None for those that are new."""
+        """Look up each file without reading it; None for new files."""
         known = {file.stamp: file for file in self._read_known() if file.stamp}
         return [known.get(_make_stamp(path)) for path in paths]
 
     def add(self, paths: Sequence[Path], progress: Progress | None) -> list[_File | None]:
-        """Read and decode the files that are new; what is known of each file afterwards."""
+        """Read and decode the new files; return the entries of all files."""
         self._folder.mkdir(parents=True, exist_ok=True)
         with (self._folder / "lock").open("ab") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # until it is closed
-            found = self.find(paths)  # another process may just have added them
+            fcntl.flock(lock, fcntl.LOCK_EX)  # released when the file is closed
+            found = self.find(paths)  # again: another process may have added them
             new = [path for path, file in zip(paths, found, strict=True) if file is None]
             try:
                 added = iter(self._append(new, progress))
             except OSError:
-                with suppress(OSError):  # leave no disk full
+                with suppress(OSError):  # free the disk space
                     os.truncate(self._pixels, self._count_bytes(self._read_known()))
                 raise
             return [file or next(added) for file in found]
 
     def open(self, listing: Listing, files: Sequence[_File]) -> DecodedImages:
-        """The images of ``files``, which are those of the listing."""
+        """Map the images of ``files``, the entries of the listing's files."""
         readable = [i for i, file in enumerate(files) if not file.reason]
         unreadable = tuple(
             UnreadableImage(path, file.reason)
@@ -213,12 +212,12 @@ class _Store:
         )
         if not readable:
             raise UserError(f"none of {len(files)} files can be read as an image; {unreadable[0]}")
-        with suppress(OSError):  # a cache that may only be read serves as well
+        with suppress(OSError):  # a read-only cache works, too
             os.utime(self._folder)
         rows = np.array([files[i].row for i in readable])
         return DecodedImages(
             listing.select(readable),
-            # Read only: to map more than the memory holds, systems refuse if it could be written.
+            # Read-only, so that systems allow a mapping that is larger than the memory.
             np.memmap(self._pixels, np.uint8, "r", shape=(int(rows.max()) + 1, *self._shape)),
             rows,
             np.array([files[i].size for i in readable], np.int32),
@@ -228,7 +227,7 @@ class _Store:
         )
 
     def _read_known(self) -> list[_File]:
-        """All files of the index; none if the store is damaged, so that it is filled anew."""
+        """Read all entries; return none if the folder is damaged, so that it is filled again."""
         files = _read_index(self._folder)
         try:
             is_whole = self._pixels.stat().st_size >= self._count_bytes(files)
@@ -242,16 +241,16 @@ class _Store:
     def _append(self, paths: Sequence[Path], progress: Progress | None) -> list[_File]:
         before, added = self._read_known(), list[_File]()
         row = _count_rows(before)
-        if row == 0:  # not emptied: somebody may have it mapped
+        if row == 0:  # removed, not emptied: another process may have mapped it
             self._pixels.unlink(missing_ok=True)
         read = partial(self._read, {file.content: file for file in before})
         with (
             self._pixels.open("ab") as pixels,
-            warnings.catch_warnings(action="ignore"),  # what matters is in the reason
+            warnings.catch_warnings(action="ignore"),  # errors are in the reason
             map_threads(read, paths, count_cores()) as results,
             StopRequest() as stop,
         ):
-            pixels.truncate(self._count_bytes(before))  # what a process that was killed left behind
+            pixels.truncate(self._count_bytes(before))  # rows of a process that was killed
             try:
                 for file, image in _watch(results, len(paths), progress, stop):
                     if image is None:
@@ -260,7 +259,7 @@ class _Store:
                         pixels.write(image.data)
                         added.append(file._replace(row=row))
                         row += 1
-            finally:  # what is done by then is kept
+            finally:  # keep what is done
                 pixels.flush()
                 os.fsync(pixels.fileno())
                 _write_index(self._folder, [*before, *added])
@@ -269,8 +268,8 @@ class _Store:
     def _read(
         self, known: Mapping[str, _File], path: Path
     ) -> tuple[_File, NDArray[np.uint8] | None]:
-        """What a file is and, if its content is new and can be decoded, its pixels."""
-        stamp = _make_stamp(path)  # before: a change while reading makes another
+        """Return the entry of a file and, if its content is new and readable, its pixels."""
+        stamp = _make_stamp(path)  # before reading, so that a later change is noticed
         channels, size, _ = self._shape
         name = ""
         try:
@@ -289,7 +288,7 @@ class _Store:
 
 
 def _name_place(listing: Listing) -> str:
-    """What the names of all stores of these files begin with."""
+    """Return the beginning of the names of all cache folders of these files."""
     folders = {path.absolute().parent for path in listing.paths}
     return f"images-{_hash(os.fsencode(os.path.commonpath(folders)), 16)}"
 
@@ -299,11 +298,10 @@ def _hash(content: bytes, length: int) -> str:
 
 
 def _make_stamp(path: Path) -> str:
-    """All that changes whenever the content of a file does.
+    """Return a text that changes whenever the file does.
 
-    That includes the time of the last change, which programs cannot set, as they can that of the
-    last writing. A file that changed just now has no stamp: it could change again within a tick
-    of the file system's clock.
+    It includes the change time, which programs cannot set, unlike the modification time. A file
+    that has just changed has no stamp: another change could get the same times.
     """
     try:
         status = path.stat()
@@ -322,12 +320,12 @@ def _count_rows(files: Sequence[_File]) -> int:
 def _read_index(folder: Path) -> list[_File]:
     try:
         return [_File(*each) for each in json.loads((folder / "index.json").read_text())]
-    except (OSError, ValueError, TypeError):  # there is none, or it is damaged
+    except (OSError, ValueError, TypeError):  # missing or damaged
         return []
 
 
 def _write_index(folder: Path, files: Iterable[_File]) -> None:
-    """Note what is known; a file that could not be opened is tried again the next time."""
+    """Write all entries except files that could not be opened, which are tried again later."""
     known = {(file.stamp, file.content): file for file in files if file.content}
     with atomic_write(folder / "index.json") as unfinished:
         unfinished.write_text(json.dumps(list(known.values())))
@@ -336,7 +334,7 @@ def _write_index(folder: Path, files: Iterable[_File]) -> None:
 def _watch(
     results: Iterable[Result], total: int, progress: Progress | None, stop: StopRequest
 ) -> Iterator[Result]:
-    """The results as they come; shows how many, and obeys a request to stop."""
+    """Yield the results, report the progress, and raise if a stop was requested."""
     if progress is not None:
         progress.on_start(0, total)
     for done, result in enumerate(results, start=1):
@@ -348,7 +346,7 @@ def _watch(
 
 
 def _remove_unused(cache: Path) -> None:
-    """On POSIX systems, what another process has mapped stays until it ends."""
+    """Remove old folders; on POSIX, files that another process has mapped stay readable."""
     for folder in cache.glob("images-*"):
         with suppress(OSError):  # another process was faster
             if time.time() - folder.stat().st_mtime > _SECONDS_KEPT:

@@ -1,4 +1,4 @@
-"""A look at one's own images before training: what is there, and what is wrong with it."""
+"""Checks own images before training: counts, duplicates, and other problems."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -13,25 +13,25 @@ from dualstudent.data.images.cache import DecodedImages
 from dualstudent.data.images.duplicates import find_exact_duplicates, find_near_duplicates
 from dualstudent.data.images.listing import Listing
 
-# Of three, one set aside for validation leaves two, and if those are odd the class is lost.
+# With three labels, one for validation leaves only two to learn from.
 _FEW_LABELS = 4
 _IMBALANCE = 10
-_TINY = 8  # pixels of the short side: what digits still need
+_TINY = 8  # pixels of the short side; digits need at least these
 _ENLARGED = 2
-_LONG = 2  # times as long as wide: the center square has less than half of the image
-_CHUNK = 2048  # images that are looked at together
+_LONG = 2  # aspect ratio: the center square has less than half of the image
+_CHUNK = 2048  # images that are processed together
 
 _LABELED, _UNLABELED, _TEST = range(3)
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that someone should look at.
+    """A possible problem of the data.
 
     Attributes:
-        severity: ``"error"`` if training cannot be right, else ``"warning"``.
-        message: what it is, and what to do.
-        files: all it is about; those that belong together stand together.
+        severity: ``"error"`` if training would be wrong, else ``"warning"``.
+        message: the problem, and what to do.
+        files: the files concerned, in groups such as duplicates.
     """
 
     severity: Literal["error", "warning"]
@@ -41,22 +41,22 @@ class Finding:
 
 @dataclass(frozen=True)
 class DataCheck:
-    """What a look at the data brought to light.
+    """The result of :func:`check_images`.
 
     Attributes:
-        name: of the data.
-        labeled: class → labeled training images.
-        test: class → test images.
-        unlabeled: how many there are.
-        unreadable: how many files were left out.
+        name: name of the data.
+        labeled: class → number of labeled training images.
+        test: class → number of test images.
+        unlabeled: number of unlabeled images.
+        unreadable: number of files that cannot be read.
         smallest: height and width of the smallest image, before resizing.
-        largest: of the largest.
-        typical: pixels of the short side, the median over all images.
-        is_gray: whether no image has any color, so that one channel is enough.
-        size: pixels a side, after resizing.
-        findings: errors first.
-        labeled_copies: how many labeled images are the same as one before them.
-        unlabeled_copies: how many unlabeled images are the same as a labeled one.
+        largest: height and width of the largest image, before resizing.
+        typical: median length of the short side in pixels.
+        is_gray: whether no image has color, so that one channel is enough.
+        size: size after resizing, in pixels a side.
+        findings: possible problems, errors first.
+        labeled_copies: number of labeled images that equal an earlier labeled image.
+        unlabeled_copies: number of unlabeled images that equal a labeled one.
     """
 
     name: str
@@ -75,7 +75,7 @@ class DataCheck:
 
     @property
     def images(self) -> int:
-        """How many images there are in all."""
+        """Number of all images."""
         return sum(self.labeled.values()) + sum(self.test.values()) + self.unlabeled
 
     @property
@@ -83,15 +83,12 @@ class DataCheck:
         return any(finding.severity == "error" for finding in self.findings)
 
     def count_bytes(self, size: int) -> int:
-        """Bytes that the images take at ``size`` pixels a side."""
+        """Return the memory of all images at ``size`` pixels a side, in bytes."""
         return self.images * (1 if self.is_gray else 3) * size * size
 
 
 def check_images(images: DecodedImages) -> DataCheck:
-    """Count, compare and measure all images of a listing.
-
-    Duplicates are looked for among labeled, unlabeled and test images alike.
-    """
+    """Count, compare and measure all images; duplicates are searched across all parts."""
     listing = images.listing
     findings = [
         *_check_files(images),
@@ -271,12 +268,12 @@ def _check_near_duplicates(images: DecodedImages) -> Iterable[Finding]:
 
 
 def _pair_near_duplicates(images: DecodedImages) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Positions of images that look alike: test with training image, and pairs in training."""
+    """Find similar images: pairs of a test and a training image, and pairs of training images."""
     listing, digests = images.listing, images.digests
     kinds = np.full(len(listing), _UNLABELED)
     kinds[listing.labeled], kinds[listing.test] = _LABELED, _TEST
     match = find_near_duplicates(images.chunks(_CHUNK), kinds, count=3)
-    match[digests[match] == digests[:, None]] = -1  # the very same: reported as that
+    match[digests[match] == digests[:, None]] = -1  # exact duplicates are reported elsewhere
     match = match[:, [_LABELED, _UNLABELED]]
     rows, columns = np.nonzero(match >= 0)
     pairs = np.stack([rows, match[rows, columns]], axis=1)
@@ -309,7 +306,7 @@ def _check_pixels(images: DecodedImages) -> Iterable[Finding]:
 
 
 def _find_constant(images: DecodedImages) -> NDArray[np.bool_]:
-    """(N,) whether every channel has one value only."""
+    """Return (N,) bool: whether every channel has a single value."""
     chunks = images.chunks(_CHUNK)
     return np.concatenate([(c == c[..., :1, :1]).all(axis=(1, 2, 3)) for c in chunks])
 

@@ -1,4 +1,4 @@
-"""From any image file to upright pixels in bytes, or the reason why not."""
+"""Decoding of image files to upright pixels in bytes."""
 
 import stat
 from collections.abc import Iterator
@@ -16,24 +16,24 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from dualstudent.data.transforms import resize as transforms
 from dualstudent.errors import UserError
 
-# Changes whenever the same file may give other pixels than before.
+# Changes whenever a file may decode to other pixels than before.
 DECODER = f"2 with Pillow {PIL.__version__}"
 
 Channels = Literal[1, 3]
 
-# No others: some of Pillow's readers start foreign programs or unpack without bounds.
+# No others: some of Pillow's readers start other programs or unpack without limits.
 _FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF")
-_MOST_BYTES = 1 << 30  # more than any image within the limit of pixels has
-_MOST_PIXELS = 89_478_485  # where Pillow begins to suspect a decompression bomb
-_NUMBERS = ("I", "F")  # what modes of more than a byte per value begin with
+_MOST_BYTES = 1 << 30  # larger than any image within the limit of pixels
+_MOST_PIXELS = 89_478_485  # Pillow's limit for decompression bombs
+_NUMBERS = ("I", "F")  # first letters of modes with more than one byte per value
 _FULL_SCALES = {"I;16": (65535,), "I": (65535,), "F": (1, 255, 65535)}
 
 
 class UnreadableImage(UserError):
-    """A file that is no image, or no longer one.
+    """A file cannot be read as an image.
 
     Attributes:
-        path: of the file; empty if only its content was given.
+        path: path of the file; empty if only its content was given.
         reason: why it cannot be read.
     """
 
@@ -46,23 +46,23 @@ class UnreadableImage(UserError):
 
 
 def decode(file: Path | bytes, channels: Channels | None = None) -> NDArray[np.uint8]:
-    """The pixels of an image file: upright, over white, 0 the darkest and 255 the brightest.
+    """Decode an image file to upright pixels in 0 … 255.
 
-    Reads JPEG, PNG, WebP, BMP, TIFF and GIF, of several frames the first: gray, palette, color,
-    CMYK; EXIF rotation is applied, transparency laid over white, color profiles are not looked
-    at. Values of 16 bit are divided by 257. Floats and 32 bit are divided by the smallest usual
-    full scale that holds them (1 for floats only, 255 for floats only, 65535); if none does, the
-    smallest becomes 0 and the largest 255.
+    Reads the first frame of JPEG, PNG, WebP, BMP, TIFF and GIF files: gray, palette, RGB, CMYK.
+    EXIF rotation is applied, transparency is blended with white, color profiles are ignored.
+    16-bit values are divided by 257. Floats and 32-bit integers are divided by the smallest usual
+    full scale that holds them (65535; for floats also 1 or 255); if none does, their range is
+    mapped to 0 … 255.
 
     Args:
-        file: its path, or its content.
-        channels: 3 for red, green and blue, 1 for gray; default: as the file has them.
+        file: path or content.
+        channels: 3 for RGB, 1 for gray; default: gray or RGB, as in the file.
 
     Returns:
         (channels, H, W).
 
     Raises:
-        UnreadableImage: with path and reason, whatever is wrong with the file.
+        UnreadableImage: if the file cannot be read or decoded.
 
     Example:
         >>> from io import BytesIO
@@ -83,7 +83,7 @@ def decode(file: Path | bytes, channels: Channels | None = None) -> NDArray[np.u
 
 
 def convert_image(image: Image.Image, channels: Channels | None = None) -> NDArray[np.uint8]:
-    """The pixels of an image that Pillow has opened or made, as :func:`decode` gives them.
+    """Convert a Pillow image to pixels, like :func:`decode`.
 
     Example:
         >>> convert_image(Image.new("RGBA", (1, 1), (255, 0, 0, 0))).tolist()
@@ -103,9 +103,9 @@ def _raise_unreadable(path: Path) -> Iterator[None]:
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         reason = f"more than {_MOST_PIXELS:,} pixels ({error}); make the image smaller"
         raise UnreadableImage(path, reason) from error
-    except MemoryError:  # says nothing about the file
+    except MemoryError:  # not the fault of the file
         raise
-    except Exception as error:  # decoders meet foreign bytes and raise whatever they like
+    except Exception as error:  # decoders raise many kinds of errors on broken data
         raise UnreadableImage(path, f"broken or cut off ({error or error!r})") from error
 
 
@@ -118,7 +118,7 @@ def _to_pixels(image: Image.Image, channels: Channels | None) -> NDArray[np.uint
 
 
 class Header(NamedTuple):
-    """What a file says of its image before its pixels; ``is_gray`` if it cannot have any color."""
+    """Size of an image, and whether its format has no color."""
 
     height: int
     width: int
@@ -126,10 +126,10 @@ class Header(NamedTuple):
 
 
 def read_header(file: Path | bytes) -> Header:
-    """What can be known of an image file without decoding it.
+    """Read size and color mode of an image file without decoding it.
 
     Raises:
-        UnreadableImage: with path and reason.
+        UnreadableImage: if that is not possible.
 
     Example:
         >>> content = BytesIO()
@@ -146,7 +146,11 @@ def read_header(file: Path | bytes) -> Header:
 
 
 def read_image_file(path: Path) -> bytes:
-    """The content of a file, if it is one and of a size that an image can have."""
+    """Read a regular file of at most 1 GiB.
+
+    Raises:
+        UnreadableImage: if that is not possible.
+    """
     _check_is_regular(path)
     try:
         return path.read_bytes()
@@ -157,7 +161,7 @@ def read_image_file(path: Path) -> bytes:
 def _check_is_regular(path: Path) -> None:
     try:
         status = path.stat()
-        if not stat.S_ISREG(status.st_mode):  # reading a pipe would wait forever
+        if not stat.S_ISREG(status.st_mode):  # reading a pipe could block
             kind = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
             raise UnreadableImage(path, f"is {kind}")
         if status.st_size > _MOST_BYTES:
@@ -167,7 +171,7 @@ def _check_is_regular(path: Path) -> None:
 
 
 def resize(pixels: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
-    """The square in the middle at ``size`` × ``size``, as :mod:`~.data.transforms.resize` does it.
+    """Resize the center square to ``size`` × ``size``, see :mod:`~.data.transforms.resize`.
 
     Args:
         pixels: (channels, H, W).
@@ -176,14 +180,14 @@ def resize(pixels: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
     Returns:
         (channels, size, size).
     """
-    image = torch.from_numpy(np.require(pixels, requirements="W"))  # torch warns of any other
+    image = torch.from_numpy(np.require(pixels, requirements="W"))  # torch wants writable arrays
     return transforms.resize(image[None], size)[0].numpy()
 
 
 def _turn_upright(image: Image.Image) -> Image.Image:
     try:
         return ImageOps.exif_transpose(image)
-    except Exception:  # broken metadata do not break the pixels
+    except Exception:  # the pixels are fine even if the metadata are broken
         return image
 
 
@@ -192,7 +196,7 @@ def _is_gray(mode: str) -> bool:
 
 
 def _to_bytes(image: Image.Image, channels: Channels | None) -> Image.Image:
-    """In mode L or RGB."""
+    """Convert to mode L or RGB."""
     gray = _is_gray(image.mode)
     if image.mode.startswith(_NUMBERS):
         image = Image.fromarray(_scale(np.asarray(image), image.mode))

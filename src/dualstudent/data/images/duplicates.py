@@ -1,10 +1,9 @@
-"""Images that are there more than once: the same pixels, or nearly the same picture.
+"""Finds exact and near duplicates among images.
 
-Two pictures are near duplicates if their gray thumbnails correlate almost perfectly, which
-survives another encoding, a change of size and of brightness or contrast. Hashes of gradients,
-the usual tool, fail on digits: 10,000 images of MNIST have 4,000 pairs with the same 64-bit
-difference hash, and none with a correlation above the threshold. A mirrored or otherwise cropped
-picture is not a near duplicate.
+Near duplicates are images whose gray thumbnails correlate almost perfectly. This is robust to
+encoding, size, brightness and contrast, but not to mirroring and cropping. Gradient hashes, the
+usual tool, fail on digits: 10,000 images of MNIST have 4,000 pairs with the same 64-bit
+difference hash, but none with a correlation above the threshold.
 """
 
 from collections.abc import Iterable
@@ -16,17 +15,17 @@ from numpy.typing import NDArray
 _THUMBNAIL = 16  # pixels a side
 _CORRELATION = 0.995
 _BLOCK = 2048
-_BRIGHTNESS = (0.299, 0.587, 0.114)  # of red, green and blue: what JPEG keeps best
+_BRIGHTNESS = (0.299, 0.587, 0.114)  # weights of red, green and blue, as in JPEG
 
 
 def find_exact_duplicates(digests: NDArray[np.bytes_]) -> NDArray[np.int64]:
-    """Which images are the same.
+    """Find identical images.
 
     Args:
-        digests: (N,) of their pixels.
+        digests: (N,) hashes of the pixels.
 
     Returns:
-        (N,) the index of the first image with the same digest.
+        (N,) the index of the first image with the same hash.
     """
     _, first, group = np.unique(digests, return_index=True, return_inverse=True)
     return first[group]
@@ -34,7 +33,7 @@ def find_exact_duplicates(digests: NDArray[np.bytes_]) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class _Block:
-    """Neighboring thumbnails of one group."""
+    """Consecutive thumbnails of one group."""
 
     place: slice
     group: int
@@ -43,10 +42,10 @@ class _Block:
 def find_near_duplicates(
     chunks: Iterable[NDArray[np.uint8]], groups: NDArray[np.int64], count: int
 ) -> NDArray[np.int64]:
-    """For each image the one of each group that looks the same, images without contrast left out.
+    """Find for each image the most similar image of each group.
 
-    Every pair is compared, in blocks: the time grows with N², a minute for 100,000 images on two
-    cores; the memory grows with N only, even if all of them look the same.
+    Images without contrast are skipped. All pairs are compared, in blocks: the time grows with
+    N², a minute for 100,000 images on two cores, the memory with N.
 
     Args:
         chunks: (n, channels, size, size) each, N images in all.
@@ -66,7 +65,7 @@ def find_near_duplicates(
         for theirs in blocks[number:]:
             correlation = thumbnails[ours.place] @ thumbnails[theirs.place].T
             if ours is theirs:
-                np.fill_diagonal(correlation, 0)  # every image looks like itself
+                np.fill_diagonal(correlation, 0)  # ignore each image itself
             if correlation.max() <= _CORRELATION:
                 continue
             _keep_better(best, match, ours, theirs, correlation)
@@ -83,7 +82,7 @@ def _keep_better(
     theirs: _Block,
     correlation: NDArray[np.float32],
 ) -> None:
-    """Note for each of ours the most similar of theirs, if it beats what was known before."""
+    """Update the best match of each of ``ours`` if one of ``theirs`` is more similar."""
     places = correlation.argmax(axis=1)
     values = np.take_along_axis(correlation, places[:, None], axis=1)[:, 0]
     known, noted = best[ours.place, theirs.group], match[ours.place, theirs.group]
@@ -93,7 +92,7 @@ def _keep_better(
 
 
 def _split_blocks(groups: NDArray[np.int64], count: int) -> list[_Block]:
-    """Places in the order of the groups, cut into blocks that never hold two groups."""
+    """Split the positions, sorted by group, into blocks of one group each."""
     ends = np.cumsum(np.bincount(groups, minlength=count)).tolist()
     return [
         _Block(slice(first, min(first + _BLOCK, end)), group)
@@ -103,7 +102,7 @@ def _split_blocks(groups: NDArray[np.int64], count: int) -> list[_Block]:
 
 
 def _make_thumbnails(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """(N, thumbnail²) of mean 0 and length 1; of length 0 for images without contrast."""
+    """Make thumbnails (N, side²) with mean 0 and norm 1, or norm 0 without contrast."""
     side = min(_THUMBNAIL, pixels.shape[-1])
     weights = np.array(_BRIGHTNESS if pixels.shape[1] == 3 else [1], np.float32)
     average = _make_averaging_weights(pixels.shape[-1], side)
@@ -115,7 +114,7 @@ def _make_thumbnails(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
 
 
 def _make_averaging_weights(size: int, side: int) -> NDArray[np.float32]:
-    """(side, size) weights that average ``size`` pixels into ``side`` equal intervals."""
+    """Make weights (side, size) that average ``size`` pixels over ``side`` equal intervals."""
     begins = np.arange(side)[:, None] * size / side
     pixels = np.arange(size)[None]
     overlap = np.minimum(begins + size / side, pixels + 1) - np.maximum(begins, pixels)

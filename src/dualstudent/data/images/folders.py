@@ -1,4 +1,4 @@
-"""Folders of images: a folder per class, or a source and a target to adapt to."""
+"""Lists folders of images: a folder per class, or a source and a target to adapt to."""
 
 import os
 from collections.abc import Collection, Iterator
@@ -9,10 +9,10 @@ from dualstudent.data.images.listing import Listing, Part, sort_naturally
 from dualstudent.data.sources.files import RIGHTS_TO_IMAGES, reading
 from dualstudent.errors import UserError, raise_problems
 
-# A name without an ending is often the checksum of an image.
+# Files without an ending are often images named by their checksum.
 _ENDINGS = {"", ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif"}
 _TEST, _VALIDATION = "test", {"val", "valid", "validation"}
-_TRAINING = {"train", "labeled", "labelled"}  # each may hold the folders of the classes
+_TRAINING = {"train", "labeled", "labelled"}  # may hold the class folders
 _UNLABELED = {"unlabeled", "unlabelled"}
 _USUAL = "unlabeled"
 
@@ -27,18 +27,21 @@ class _Group:
 
 
 def list_folder(folder: Path, unlabeled: str = _USUAL) -> Listing:
-    """A folder with a folder per class, one of unlabeled images, and maybe a test.
+    """List a folder with a folder per class, a folder of unlabeled images, and maybe a test part.
 
     ::
 
         DATA/cat/…  DATA/dog/…  DATA/unlabeled/…  DATA/test/cat/…  DATA/test/dog/…
 
-    The classes may also lie in ``DATA/train`` or ``DATA/labeled``. Inside a class, folders can be
-    nested at will. Hidden files are left out; the order is the natural one of the names.
+    The class folders may also be in ``DATA/train`` or ``DATA/labeled``, and may contain nested
+    folders. Hidden files are skipped. Files are in natural order.
 
     Args:
         folder: DATA.
-        unlabeled: the name of the folder of unlabeled images.
+        unlabeled: name of the folder of unlabeled images.
+
+    Raises:
+        UserError: if the folder has another structure.
     """
     classes, labeled = _group_labeled(folder, unlabeled)
     places = dict.fromkeys((folder, _find_training_folder(folder, unlabeled)))
@@ -52,16 +55,18 @@ def list_folder(folder: Path, unlabeled: str = _USUAL) -> Listing:
 
 
 def list_domains(source: Path, target: Path, unlabeled: str = _USUAL) -> Listing:
-    """A labeled source and an unlabeled target to adapt to, each a folder as for one domain.
+    """List a labeled source folder and an unlabeled target folder to adapt to.
 
-    Every image below the target is unlabeled, whatever folder it lies in, except those in its
-    ``test``; the source's own unlabeled and test images take no part. Folders of classes in the
-    target must be those of the source: other names mean another task.
+    All images of the target are unlabeled, whatever their folder, except those in its ``test``.
+    Unlabeled and test images of the source are not used.
 
     Args:
         source: folder with a folder per class.
-        target: folder of images, in any order or in the same classes.
-        unlabeled: the name of the folder of unlabeled images.
+        target: folder of images; if it has class folders, they must be those of the source.
+        unlabeled: name of the folder of unlabeled images.
+
+    Raises:
+        UserError: if a folder has another structure, or the classes differ.
     """
     if source.resolve() == target.resolve():
         raise UserError(f"{target}: is the source itself; name another folder to adapt to")
@@ -82,11 +87,14 @@ def list_domains(source: Path, target: Path, unlabeled: str = _USUAL) -> Listing
 
 
 def find_class_folders(folder: Path, apart: Collection[str] = ()) -> dict[str, Path]:
-    """Class name → folder, in natural order.
+    """Return class name → folder, in natural order.
 
     Args:
-        folder: of the class folders; images that lie in it directly are refused.
-        apart: names of folders that are no classes.
+        folder: the folder with the class folders.
+        apart: names of folders that are not classes.
+
+    Raises:
+        UserError: if there are images outside the class folders.
     """
     loose = [path for path in _list_files(folder) if path.suffix.lower() in _ENDINGS - {""}]
     if loose:
@@ -98,23 +106,23 @@ def find_class_folders(folder: Path, apart: Collection[str] = ()) -> dict[str, P
 
 
 def find_files(folder: Path, without: Collection[str] = ()) -> list[Path]:
-    """Every visible file in a folder and below, in natural order; none if it does not exist.
+    """List all visible files in a folder and its subfolders, in natural order.
 
     Args:
-        folder: where to look.
-        without: names of folders directly in ``folder`` that are not entered.
+        folder: the folder; if it does not exist, the list is empty.
+        without: names of subfolders of ``folder`` to skip.
     """
     return list(_walk(folder, without, set()))
 
 
 def find_images(folder: Path) -> list[Path]:
-    """Those of :func:`find_files` that look like images, by their endings."""
+    """Like :func:`find_files`, for files with the ending of an image."""
     return [path for path in find_files(folder) if _looks_like_image(path)]
 
 
 def _walk(folder: Path, without: Collection[str], entered: set[Path]) -> Iterator[Path]:
     real = folder.resolve()
-    if real in entered or not folder.is_dir():  # a link may lead back up
+    if real in entered or not folder.is_dir():  # links may form a cycle
         return
     entered.add(real)
     yield from _list_files(folder)
@@ -126,7 +134,7 @@ def _walk(folder: Path, without: Collection[str], entered: set[Path]) -> Iterato
 def _group_labeled(folder: Path, unlabeled: str) -> tuple[list[str], list[_Group]]:
     apart = (unlabeled, _TEST)
     folders = find_class_folders(_find_training_folder(folder, unlabeled), apart)
-    # A train is a thing, and whoever names another folder may mean a class by these.
+    # Not "train", which can be a class; nor "unlabeled" if the user chose another name for it.
     misnamed = {_TEST, *_VALIDATION} | (_UNLABELED if unlabeled in _UNLABELED else set())
     raise_problems(
         f"{path}: would be a class called {name!r}; a folder of unlabeled images is called "
@@ -148,7 +156,7 @@ def _group_labeled(folder: Path, unlabeled: str) -> tuple[list[str], list[_Group
 
 
 def _make_listing(name: str, classes: list[str], groups: list[_Group], tested: Path) -> Listing:
-    """All groups, and the test images in ``tested``, as one listing."""
+    """Make a listing of all groups and of the test images in ``tested``."""
     tests = find_class_folders(tested / _TEST) if (tested / _TEST).is_dir() else {}
     classes = [*classes, *(name for name in tests if name not in classes)]
     groups = groups + [
@@ -189,7 +197,7 @@ def _list_files(folder: Path) -> list[Path]:
 
 
 def _list_visible(folder: Path) -> list[tuple[str, bool]]:
-    """Name, in natural order, and whether it is a folder, of all that is a folder or a file."""
+    """List visible files and folders in natural order: the name, and whether it is a folder."""
     with reading(folder, advice=RIGHTS_TO_IMAGES), os.scandir(folder) as entries:
         shown = [entry for entry in entries if not entry.name.startswith(".")]
         kinds = {each.name: each.is_dir() for each in shown if each.is_dir() or each.is_file()}

@@ -1,4 +1,4 @@
-"""Which image files there are, what is known of each, and whether one can train with that."""
+"""Listings: image files with their labels and parts."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,16 +13,19 @@ Part = Literal["train", "test"]
 
 @dataclass(frozen=True)
 class Listing:
-    """Image files with what is known of each. Only what one can train with can be made.
+    """Image files with their labels and parts, suitable for training.
 
     Attributes:
-        name: of the folder or table, for messages.
-        paths: of N files.
-        labels: of each, in [0, C), or −1 where unlabeled.
-        parts: of each, ``"train"`` or ``"test"``.
+        name: folder or table, for messages.
+        paths: paths of the N files.
+        labels: label of each file in [0, C), −1 where unlabeled.
+        parts: ``"train"`` or ``"test"`` for each file.
         classes: the names of the C classes.
-        ignored: files that lay there but were not taken for images, by their endings.
-        adapts: whether the labels are of one domain, unlabeled and test images of another.
+        ignored: files without the ending of an image.
+        adapts: whether labeled images are of the source domain, all others of the target.
+
+    Raises:
+        UserError: if one cannot train with these files; says what to change.
     """
 
     name: str
@@ -68,21 +71,21 @@ class Listing:
 
     @property
     def labeled(self) -> list[int]:
-        """Positions of the training images with a label."""
+        """Indices of the labeled training images."""
         return self._find(lambda label, part: part == "train" and label >= 0)
 
     @property
     def unlabeled(self) -> list[int]:
-        """Positions of the training images without."""
+        """Indices of the unlabeled training images."""
         return self._find(lambda label, part: part == "train" and label < 0)
 
     @property
     def test(self) -> list[int]:
-        """Positions of the test images."""
+        """Indices of the test images."""
         return self._find(lambda label, part: part == "test")
 
     def select(self, indices: Sequence[int]) -> "Listing":
-        """Only the files at ``indices``, in that order."""
+        """Keep the files at ``indices``, in that order."""
         return replace(
             self,
             paths=tuple(self.paths[i] for i in indices),
@@ -111,7 +114,7 @@ class Listing:
 
 
 def sort_naturally(names: Iterable[str]) -> list[str]:
-    """Sorted as people do, numbers by their value.
+    """Sort names in natural order: numbers by value, letters regardless of case.
 
     Example:
         >>> sort_naturally(["img10", "img9", "Img1"])
@@ -122,12 +125,12 @@ def sort_naturally(names: Iterable[str]) -> list[str]:
 
 def _make_natural_key(name: str) -> tuple[list[tuple[bool, int, str]], str]:
     pieces = filter(None, re.split(r"([0-9]+)", name.casefold()))
-    # The name itself decides between "a1" and "a01", "A" and "a".
+    # The name itself breaks ties such as "a1" and "a01", "A" and "a".
     return [_make_piece_key(piece) for piece in pieces], name
 
 
 def _make_piece_key(piece: str) -> tuple[bool, int, str]:
     if piece[0] in "0123456789":
         digits = piece.lstrip("0")
-        return False, len(digits), digits  # of two numbers, the longer one is larger
+        return False, len(digits), digits  # a longer number is larger
     return True, 0, piece

@@ -1,4 +1,4 @@
-"""Whatever people have of their own images: as one listing, and as what a run sees."""
+"""Own images: lists them and prepares them for a run."""
 
 import hashlib
 import warnings
@@ -29,18 +29,18 @@ def list_images(
     unlabeled: str = "unlabeled",
     columns: Columns | None = None,
 ) -> Listing:
-    """The images of a folder, of a table, or of a source and a target folder.
+    """List the images of a folder, of a table, or of a source and a target folder.
 
-    The labeled come first, then the unlabeled, then the test.
+    Labeled images come first, then unlabeled ones, then the test part.
 
     Args:
         data: a folder with a folder per class, or a CSV or Parquet file of paths and labels.
-        target: a folder to adapt to; then ``data`` is the source.
-        unlabeled: the name of the folder of unlabeled images.
-        columns: of the table; default: the usual names.
+        target: a folder to adapt to; ``data`` is then the source.
+        unlabeled: name of the folder of unlabeled images.
+        columns: column names of the table; default: the usual ones.
 
     Raises:
-        UserError: if nobody could train with that; the message says what to change.
+        UserError: if one cannot train with these files; says what to change.
     """
     for path in filter(None, (data, target)):
         if not path_exists(path, RIGHTS_TO_IMAGES):
@@ -60,17 +60,17 @@ def list_images(
 
 @dataclass(frozen=True)
 class LabeledImages:
-    """The labeled ones of own images, as the data set that the labels of a run come from.
+    """The labels of own images, as a :class:`~dualstudent.data.datasets.Labels`.
 
     Attributes:
-        images: of a listing of :func:`list_images`, also those without a label.
+        images: all images of a listing from :func:`list_images`.
     """
 
     images: DecodedImages
 
     @property
     def name(self) -> str:
-        """Of the folder or table."""
+        """Name of the folder or table."""
         return self.images.listing.name
 
     @cached_property
@@ -88,7 +88,7 @@ class LabeledImages:
         return len(self.labels)
 
     def fingerprint(self) -> str:
-        """A SHA-256 of images and labels: equal exactly if the data are."""
+        """Return the SHA-256 of labeled images and labels."""
         digests = self.images.digests[: len(self)].tobytes()
         return hashlib.sha256(digests + self.labels.numpy().tobytes()).hexdigest()
 
@@ -100,19 +100,22 @@ def prepare_files(
     transforms: Transforms,
     normalization: Normalization,
 ) -> PreparedData:
-    """What a run sees of own images; they stay in the file they are mapped from.
+    """Prepare own images for a run; their pixels stay in the memory-mapped file.
 
     Args:
-        images: of a listing of :func:`list_images`.
-        validation: share of the labels to hold out and evaluate on; 0 if there is a test. Copies
-            of an image that is held out, labeled or not, take no part in training.
-        seed: decides which.
-        transforms: what perturbs a view.
-        normalization: of the pixel values.
+        images: decoded images of a listing from :func:`list_images`.
+        validation: share of the labels to hold out for evaluation; 0 if there is a test part.
+            Copies of held-out images are not used for training.
+        seed: seed of the choice.
+        transforms: perturbations of weak and strong views.
+        normalization: normalization of the pixel values.
+
+    Raises:
+        UserError: if there is a validation share beside a test part, or if it is too small.
     """
     listing = images.listing
     known, trained = len(listing.labeled), len(listing.labeled) + len(listing.unlabeled)
-    with warnings.catch_warnings(action="ignore"):  # that nobody may write to it, and nobody does
+    with warnings.catch_warnings(action="ignore"):  # the array is read-only, which is fine
         pixels = torch.from_numpy(images.pixels)
     rows, labels = torch.from_numpy(images.rows), torch.tensor(listing.labels)
     source = LabeledImages(images)
@@ -138,7 +141,7 @@ def prepare_files(
 
 
 def _hold_out(source: LabeledImages, validation: float, seed: int) -> tuple[Tensor, Tensor]:
-    """Positions to validate on; and of all that may not train: they and their copies."""
+    """Choose the images to validate on; return their indices, and those with their copies."""
     if source.images.listing.test:
         raise UserError(
             f"data.validation = {validation}, but {source.name} has test images, which the "
@@ -151,6 +154,6 @@ def _hold_out(source: LabeledImages, validation: float, seed: int) -> tuple[Tens
 
 
 def _exclude(indices: Tensor, start: int, end: int) -> Tensor:
-    """Those from ``start`` to ``end`` that are not among ``indices``."""
+    """Return the indices from ``start`` to ``end`` that are not in ``indices``."""
     everywhere = torch.arange(start, end)
     return everywhere[~torch.isin(everywhere, indices)]

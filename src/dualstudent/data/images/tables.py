@@ -1,4 +1,4 @@
-"""Tables of paths and labels, in CSV or Parquet files."""
+"""Lists tables of paths and labels, in CSV or Parquet files."""
 
 import csv
 import os
@@ -13,7 +13,7 @@ from dualstudent.errors import UserError, raise_problems
 PATH_NAMES = ("path", "file", "filename", "file_name", "filepath", "file_path", "image")
 LABEL_NAMES = ("label", "class", "category", "target")
 PART_NAMES = ("part", "split")
-_OF_PREDICTIONS = frozenset({"probability", "stable"})  # columns that dualstudent predict writes
+_OF_PREDICTIONS = frozenset({"probability", "stable"})  # columns of 'dualstudent predict'
 _PARTS: dict[str, Part] = {"": "train", "train": "train", "training": "train", "test": "test"}
 _PARQUET_BEGINS = b"PAR1"
 _SHOWN = 10  # files that do not exist
@@ -21,12 +21,12 @@ _SHOWN = 10  # files that do not exist
 
 @dataclass(frozen=True)
 class Columns:
-    """The names of the columns; None for the usual ones, of which the first that is there counts.
+    """Names of the columns; None for the first of the usual names that exists.
 
     Attributes:
-        path: of the images, relative to the table; usual: path, file, filename, …, image.
-        label: blank where unlabeled; usual: label, class, category, target.
-        part: train (also if blank) or test; usual: part, split, or none at all.
+        path: paths of images, relative to the table; usual: path, file, filename, …, image.
+        label: labels, blank where unlabeled; usual: label, class, category, target.
+        part: train or test, blank for train; usual: part, split; may be missing.
     """
 
     path: str | None = None
@@ -43,14 +43,17 @@ class _Row:
 
 
 def list_table(table: Path, columns: Columns | None = None) -> Listing:
-    """A CSV or Parquet file with a row per image.
+    """List the images of a CSV or Parquet file with one row per image.
 
-    CSV is UTF-8 text with a header; cells are separated by commas, or by semicolons or tabs if
-    the header is. Parquet needs pyarrow.
+    CSV files are UTF-8 text with a header, separated by commas, semicolons or tabs. Parquet needs
+    pyarrow.
 
     Args:
         table: path of the file.
-        columns: which hold what.
+        columns: names of the columns.
+
+    Raises:
+        UserError: if the file cannot be read, or rows are wrong or contradict each other.
     """
     with table.open("rb") as file:
         is_parquet = file.read(len(_PARQUET_BEGINS)) == _PARQUET_BEGINS
@@ -142,7 +145,7 @@ def _read_csv(table: Path, columns: Columns) -> Iterator[_Row]:
 
 
 def _find_delimiter(header: str) -> str:
-    """A comma, unless the header has none and has semicolons or tabs instead."""
+    """Return a comma, or a semicolon or tab if the header has no comma but one of these."""
     return next((mark for mark in ",;\t" if mark in header), ",")
 
 
@@ -169,7 +172,7 @@ def _read_parquet(table: Path, columns: Columns) -> Iterator[_Row]:
 
 
 def _to_text(cell: Any) -> str:
-    """Blank for missing values; whole numbers without the fraction that missing ones bring."""
+    """Convert a cell to text: blank for missing values, 3.0 as "3"."""
     if cell is None or cell != cell:  # noqa: PLR0124  NaN is not itself
         return ""
     return str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell)
@@ -183,7 +186,7 @@ def _make_row(where: str, cells: Sequence[str], places: Sequence[int | None]) ->
 
 
 def _find_columns(table: Path, header: Sequence[str], columns: Columns) -> tuple[int | None, ...]:
-    """Where path, label and part stand in a row."""
+    """Find the positions of path, label and part in a row; None for a missing part."""
     names = [name.strip().lower() for name in header]
     path = _find_column(names, columns.path, PATH_NAMES)
     label = _find_column(names, columns.label, LABEL_NAMES)

@@ -1,1 +1,1 @@
-"""What perturbs a view."""
+"""Transforms that perturb views."""

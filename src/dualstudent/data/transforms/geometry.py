@@ -1,4 +1,4 @@
-"""Operations that move pixels; every image has its own row of random numbers."""
+"""Geometric operations, each image with its own random numbers."""
 
 import math
 
@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from dualstudent.data.transforms.resize import to_bytes
 
-_ATTEMPTS = 10  # to find a part of the drawn area and shape that fits into the image
+_ATTEMPTS = 10  # to find a box that fits into the image
 _AREA = (0.08, 1.0)
 _ASPECT = (3 / 4, 4 / 3)
 
@@ -16,11 +16,11 @@ NUMBERS_OF_CROP = 2 * _ATTEMPTS + 2
 
 
 def translate_and_flip(pixels: Tensor, shift: Tensor, mirror: Tensor | None) -> Tensor:
-    """Shifted, borders reflected, then mirrored left and right, in one gather.
+    """Shift images, with reflected borders, then mirror them left to right, in one gather.
 
     Args:
         pixels: (B, channels, H, W).
-        shift: (B, 2) int64, by how many rows and columns.
+        shift: (B, 2) int64, rows and columns to shift by.
         mirror: (B, 1) bool, which images to mirror; None for none.
 
     Returns:
@@ -39,17 +39,17 @@ def translate_and_flip(pixels: Tensor, shift: Tensor, mirror: Tensor | None) -> 
 
 
 def rotate(pixels: Tensor, largest: float, numbers: Tensor) -> Tensor:
-    """Turned about the center by up to ``largest`` degrees, bilinear; what comes in is black.
+    """Rotate images about their centers with bilinear interpolation; new corners are black.
 
     Args:
         pixels: (B, channels, H, W) uint8.
-        largest: angle; from it to the right up to it to the left.
+        largest: largest angle in degrees, in both directions.
         numbers: (B, 1) uniform in [0, 1).
     """
     height, width = pixels.shape[2:]
     angle = (2 * numbers[:, 0] - 1) * math.radians(largest)
     cos, sin, zero = angle.cos(), angle.sin(), torch.zeros_like(angle)
-    # Where each pixel comes from, in coordinates in which either side is from -1 to 1.
+    # The source of each pixel, in coordinates from -1 to 1 along each side.
     across = torch.stack([cos, -sin * (height / width), zero], dim=1)
     down = torch.stack([sin * (width / height), cos, zero], dim=1)
     grid = F.affine_grid(torch.stack([across, down], dim=1), list(pixels.shape), False)
@@ -57,7 +57,7 @@ def rotate(pixels: Tensor, largest: float, numbers: Tensor) -> Tensor:
 
 
 def random_resized_crop(pixels: Tensor, size: tuple[int, int], numbers: Tensor) -> Tensor:
-    """A part of every image as the whole view, by antialiased bilinear interpolation.
+    """Resize a random box of every image to ``size`` with antialiased bilinear interpolation.
 
     Args:
         pixels: (B, channels, H, W) uint8.
@@ -68,7 +68,7 @@ def random_resized_crop(pixels: Tensor, size: tuple[int, int], numbers: Tensor) 
         (B, channels, *size) uint8.
     """
     boxes = choose_boxes(pixels.shape[2], pixels.shape[3], numbers)
-    if len(pixels) == 1 and pixels.is_cpu:  # a photo: the same, but for rounding, and faster
+    if len(pixels) == 1 and pixels.is_cpu:  # faster for a photo; equal up to rounding
         top, left, height, width = boxes[0].tolist()
         part = pixels[:, :, top : top + height, left : left + width]
         return F.interpolate(part, size, mode="bilinear", antialias=True)
@@ -79,14 +79,14 @@ def random_resized_crop(pixels: Tensor, size: tuple[int, int], numbers: Tensor) 
 
 
 def choose_boxes(height: int, width: int, numbers: Tensor) -> Tensor:
-    """A part of each of B images of ``height`` × ``width`` pixels.
+    """Choose a random box in each of B images.
 
-    Its area is uniform in 8 to 100 % of the image's, its aspect log-uniform in 3:4 to 4:3. If no
-    attempt fits, it is the center, as much of it as these aspects allow.
+    Its area is uniform in 8 to 100 % of the image, its aspect ratio log-uniform in 3:4 to 4:3. If
+    no attempt fits into the image, it is the largest center box with an allowed aspect ratio.
 
     Args:
-        height: of all images.
-        width: of all images.
+        height: height of the images in pixels.
+        width: width of the images in pixels.
         numbers: (B, NUMBERS_OF_CROP) uniform in [0, 1).
 
     Returns:
@@ -111,13 +111,13 @@ def choose_boxes(height: int, width: int, numbers: Tensor) -> Tensor:
 
 
 def _bilinear_weights(start: Tensor, length: Tensor, before: int, after: int) -> Tensor:
-    """(B, after, before): how much each pixel of a line counts for each of the resized part.
+    """Return weights (B, after, before) that resize a section of a line of pixels.
 
     Args:
-        start: (B,) int64, first pixel of the part.
-        length: (B,) int64, of the part.
-        before: pixels of the line.
-        after: pixels that the part becomes.
+        start: (B,) int64, first pixel of the section.
+        length: (B,) int64, length of the section.
+        before: length of the line.
+        after: length of the resized section.
     """
     start, length = start[:, None, None], length[:, None, None]
     scale = length / after
@@ -129,6 +129,6 @@ def _bilinear_weights(start: Tensor, length: Tensor, before: int, after: int) ->
 
 
 def _reflect(index: Tensor, size: int) -> Tensor:
-    """Indices beyond the border count back from it, without repeating the border itself."""
+    """Reflect indices at the border, without repeating the border pixel."""
     period = max(2 * (size - 1), 1)
     return (size - 1) - ((size - 1) - index.remainder(period)).abs()

@@ -1,4 +1,4 @@
-"""From bytes to the floats that networks see."""
+"""Normalization of bytes to the floats that networks get."""
 
 from functools import lru_cache
 from typing import Annotated
@@ -12,13 +12,17 @@ from dualstudent.settings import Settings
 
 
 class Normalization(Settings):
-    """Per channel: (x − mean) / std for x in [0, 1]; one value serves all channels."""
+    """(x − mean) / std per channel, for x in [0, 1]; a single value is used for all channels."""
 
     mean: tuple[float, ...] = Field((0.5,), min_length=1, strict=False)
     std: tuple[Annotated[float, Field(gt=0)], ...] = Field((0.5,), min_length=1, strict=False)
 
     def check_fits(self, channels: int) -> None:
-        """Refuse values that do not go with images of so many channels."""
+        """Check that there are values for ``channels`` channels.
+
+        Raises:
+            UserError: otherwise.
+        """
         for key in ("mean", "std"):
             if len(values := getattr(self, key)) not in (1, channels):
                 raise UserError(
@@ -28,15 +32,15 @@ class Normalization(Settings):
 
 
 def normalize(pixels: Tensor, normalization: Normalization) -> Tensor:
-    """Bytes as the floats that networks see, channels last in memory.
+    """Normalize (B, channels, H, W) uint8 to float32, channels last in memory.
 
     Example:
         >>> normalize(torch.tensor([[[[0, 255]]]], dtype=torch.uint8), Normalization())
         tensor([[[[-1.,  1.]]]])
     """
     factor, offset = make_scale_and_offset(normalization, pixels.device)
-    # Laid out explicitly: with one channel, a conversion would keep the layout it finds, and the
-    # whole network would run channels first, a third slower on a CPU.
+    # Explicitly channels last: with one channel, ``to`` would keep the layout, and the whole
+    # network would run channels first, a third slower on a CPU.
     images = torch.empty(
         pixels.shape, device=pixels.device, memory_format=torch.channels_last
     ).copy_(pixels)
@@ -47,9 +51,9 @@ def normalize(pixels: Tensor, normalization: Normalization) -> Tensor:
 def make_scale_and_offset(
     normalization: Normalization, device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """(channels or 1, 1, 1) each: a byte b is seen by networks as b · factor − offset.
+    """Return scale and offset, (channels or 1, 1, 1) each: a byte b becomes b · scale − offset.
 
-    Made once: copying them to a device in every step would hold it up. Not to be written to.
+    They are cached, to avoid a copy to the device in every step; do not modify them.
     """
     mean = torch.tensor(normalization.mean, device=device).reshape(-1, 1, 1)
     std = torch.tensor(normalization.std, device=device).reshape(-1, 1, 1)

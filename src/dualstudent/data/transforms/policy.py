@@ -1,4 +1,4 @@
-"""What perturbs a view: the settings, the random numbers, and the order of the operations."""
+"""Transforms: their settings, random numbers, and order of operations."""
 
 from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple, get_args
@@ -15,18 +15,18 @@ from dualstudent.errors import UserError
 from dualstudent.settings import Settings
 
 Numbers = dict[str, Tensor]
-"""What chance decides for a batch: (B, …) by operation, a row for each image."""
+"""The random numbers of a batch: operation → (B, …), one row per image."""
 
 _Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Operation(NamedTuple):
-    """An operation that keeps the size of images; the value of its field is how strong it is.
+    """Annotation of a field of :class:`Transform`: an operation that keeps the image size.
 
     Attributes:
-        apply: from pixels (B, channels, H, W) uint8, the value of the field and random numbers
-            (B, numbers), uniform in [0, 1), to the changed pixels.
-        numbers: how many random ones it needs for each image.
+        apply: maps pixels (B, channels, H, W) uint8, the value of the field, and random numbers
+            (B, numbers), uniform in [0, 1), to new pixels.
+        numbers: how many random numbers it needs per image.
     """
 
     apply: Callable[[Tensor, Any, Tensor], Tensor]
@@ -34,18 +34,18 @@ class Operation(NamedTuple):
 
 
 class Transform(Settings):
-    """What perturbs a view; all off by default.
+    """The perturbation of a view; all off by default.
 
-    Images are rotated, cropped, shifted, mirrored, then changed by each :class:`Operation` in the
-    order of the fields, normalized, and get noise. A new operation is a function and a field that
-    names it.
+    Images are rotated, cropped, shifted and mirrored, then changed by each :class:`Operation` in
+    the order of the fields, then normalized; noise comes last. To add an operation, write a
+    function and a field that is annotated with it.
     """
 
     translate: int = Field(0, ge=0, description="largest shift in pixels, borders reflected")
     flip: bool = Field(False, description="mirror left and right, half of the time")
     noise: float = Field(0.0, ge=0, description="σ of Gaussian noise on normalized pixels")
     random_resized_crop: bool = Field(
-        False, description="a part of 8 to 100 % of the area, of 3:4 to 4:3, as the whole view"
+        False, description="use a random box of 8 to 100 % of the area, aspect ratio 3:4 to 4:3"
     )
     jitter: Annotated[
         tuple[_Share, _Share, _Share, Annotated[float, Field(ge=0, le=0.5)]],
@@ -53,19 +53,19 @@ class Transform(Settings):
     ] = Field(
         (0.0, 0.0, 0.0, 0.0),
         strict=False,
-        description="largest change of brightness, contrast, saturation (factors 1 ± it) and hue",
+        description="largest change of brightness, contrast, saturation (x: factors 1 ± x) and hue",
     )
     rotate: float = Field(0.0, ge=0, le=180, description="largest angle in degrees, either way")
 
     @property
     def is_empty(self) -> bool:
-        """Whether it leaves images as they are."""
+        """Whether it does not change images."""
         return self == Transform()
 
     def draw(self, count: int, generator: torch.Generator) -> Numbers:
-        """All that chance decides for ``count`` images, but for the noise."""
+        """Draw the random numbers for ``count`` images, except the noise."""
         numbers = {}
-        if self.translate or self.flip:  # first, as ever: kept results depend on it
+        if self.translate or self.flip:  # must come first: published results depend on it
             bounds, device = (-self.translate, self.translate + 1), generator.device
             shift = torch.randint(*bounds, (2, count, 1), generator=generator, device=device)
             numbers["translate"] = shift.squeeze(2).T
@@ -76,14 +76,14 @@ class Transform(Settings):
         return numbers
 
     def apply(self, pixels: Tensor, numbers: Numbers, size: int | None = None) -> Tensor:
-        """All but normalization and noise.
+        """Apply everything except normalization and noise.
 
         Args:
             pixels: (B, channels, H, W) uint8.
-            numbers: of :meth:`draw`.
-            size: that photos are brought to; default: images keep the size they have.
+            numbers: from :meth:`draw`.
+            size: size of the views in pixels a side; default: that of the images.
         """
-        if len(pixels) == 0:  # as of files none of which can be read
+        if len(pixels) == 0:  # no file could be read
             return pixels
         if self.rotate:
             pixels = geometry.rotate(pixels, self.rotate, numbers["rotate"])
@@ -118,21 +118,25 @@ _COUNTS = {"flip": 1, "rotate": 1, "random_resized_crop": geometry.NUMBERS_OF_CR
 
 
 class Transforms(Settings):
-    """What weak and strong mean for the views of a run.
+    """The transforms of weak and strong views.
 
     Example:
         >>> Transforms(weak=Transform(translate=2))["weak"].translate
         2
     """
 
-    weak: Transform = Field(Transform(), description="what perturbs a weak view")
-    strong: Transform = Field(Transform(), description="what perturbs a strong view")
+    weak: Transform = Field(Transform(), description="transform of weak views")
+    strong: Transform = Field(Transform(), description="transform of strong views")
 
     def __getitem__(self, policy: Policy) -> Transform:
         return self.strong if policy == "strong" else self.weak
 
     def check_fits(self, height: int, width: int) -> None:
-        """Refuse what images of so many pixels do not allow."""
+        """Check that the transforms suit images of this size in pixels.
+
+        Raises:
+            UserError: otherwise.
+        """
         for policy in get_args(Policy):
             if (shift := self[policy].translate) >= min(height, width):
                 raise UserError(
@@ -142,11 +146,11 @@ class Transforms(Settings):
 
 
 class Draw(NamedTuple):
-    """One perturbed view.
+    """A request for a perturbed view.
 
     Attributes:
-        policy: which transform perturbs it.
-        generator: decides all that is drawn for it, on the device where views are made.
+        policy: name of the transform.
+        generator: source of its random numbers, on the device where views are made.
     """
 
     policy: Policy
@@ -159,13 +163,13 @@ def perturb(
     normalization: Normalization,
     generator: torch.Generator,
 ) -> Tensor:
-    """One view of every image.
+    """Make one view of every image.
 
     Args:
         pixels: (B, channels, H, W) uint8.
-        transform: what to do.
-        normalization: of the values.
-        generator: on the device of ``pixels``; decides everything that is drawn.
+        transform: perturbation of the view.
+        normalization: normalization of the pixel values.
+        generator: source of random numbers, on the device of ``pixels``.
 
     Returns:
         (B, channels, H, W) float32, channels last in memory.
@@ -176,7 +180,7 @@ def perturb(
 
 
 def add_noise(images: Tensor, sigma: float, generator: torch.Generator) -> Tensor:
-    """Gaussian noise on normalized images, which are written to."""
+    """Add Gaussian noise to normalized images, in place."""
     if sigma:
         images += torch.empty_like(images).normal_(std=sigma, generator=generator)
     return images

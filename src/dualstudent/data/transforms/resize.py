@@ -1,20 +1,20 @@
-"""The one way in which images are brought to a size: in training, for predictions, in exports."""
+"""Resizing, the same for training, prediction and export."""
 
 from torch import Tensor, uint8
 from torch.nn import functional as F
 
-PHOTO_MARGIN = 256 / 224  # the usual one of ImageNet: its border is not looked at
+PHOTO_MARGIN = 256 / 224  # usual for ImageNet: resize to 256, then crop 224
 
 
 def resize(pixels: Tensor, size: int, margin: float = 1.0) -> Tensor:
-    """The square in the middle at ``size`` × ``size`` pixels, by bicubic interpolation.
+    """Resize the center square to ``size`` × ``size`` pixels with bicubic interpolation.
 
-    It is antialiased where it makes the square smaller. What has the size already stays as it is.
+    Downsizing is antialiased. Squares of the right size are not changed.
 
     Args:
         pixels: (B, channels, H, W) uint8.
         size: pixels a side.
-        margin: the square is brought to ``margin`` · ``size``, and its middle is taken.
+        margin: resize to ``margin`` · ``size`` first, then crop the center.
 
     Returns:
         (B, channels, size, size) uint8.
@@ -30,7 +30,7 @@ def resize(pixels: Tensor, size: int, margin: float = 1.0) -> Tensor:
 
 
 def to_bytes(values: Tensor) -> Tensor:
-    """The nearest of 0, 1, …, 255, as uint8; ``values`` are written to."""
+    """Round to 0, 1, …, 255 as uint8; changes ``values`` in place."""
     return values.round_().clamp_(0, 255).to(uint8)
 
 
@@ -45,5 +45,5 @@ def _resize_square(square: Tensor, size: int) -> Tensor:
         return square
     if size < before:
         return F.interpolate(square, (size, size), mode="bicubic", antialias=True)
-    # There is nothing to antialias; torch would only take another cubic.
+    # Without antialias: for enlarging, torch would only use another cubic kernel.
     return to_bytes(F.interpolate(square.float(), (size, size), mode="bicubic"))
