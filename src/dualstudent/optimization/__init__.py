@@ -1,1 +1,1 @@
-"""How weights are updated: optimizers, and schedules of what changes with time."""
+"""Optimizers and schedules."""

@@ -1,4 +1,4 @@
-"""Optimizers by name, one for each student, with groups of parameters."""
+"""Optimizer settings; each student gets its own optimizer."""
 
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -10,31 +10,31 @@ from torch.optim import SGD, AdamW, Optimizer
 from dualstudent.settings import Settings
 
 Groups = list[dict[str, Any]]
-SCALE = "scale"  # of a group: its learning rate as a multiple of the schedule's
+SCALE = "scale"  # key of a parameter group: factor of the scheduled learning rate
 
 
 class OptimizerSettings(Settings):
-    """What all optimizers share."""
+    """The settings that all optimizers share."""
 
     name: str
-    learning_rate: float = Field(gt=0, description="γ₀, the largest of the schedule")
+    learning_rate: float = Field(gt=0, description="γ₀, the largest learning rate")
     weight_decay: float = Field(1e-4, ge=0)
     trunk_scale: float = Field(
         1.0, ge=0, description="learning rate of the trunk, as a multiple of that of the heads"
     )
     decay_norms_and_biases: bool = Field(
-        True, description="whether weight decay reaches the parameters of norms and biases, too"
+        True, description="whether weight decay applies to norms and biases, too"
     )
     clip_norm: float | None = Field(
-        None, gt=0, description="longest gradient of a student; a longer one is scaled down"
+        None, gt=0, description="clip the gradient of each student to this norm"
     )
 
     @abstractmethod
     def build(self, network: nn.Module) -> Optimizer:
-        """An optimizer of all parameters of ``network``."""
+        """Build an optimizer for all parameters of ``network``."""
 
     def make_groups(self, network: nn.Module) -> Groups:
-        """The parameters of a network by their learning rate and weight decay."""
+        """Group the parameters of a network by learning rate and weight decay."""
         heads = {id(p) for p in getattr(network, "heads", network).parameters()}
         found: dict[tuple[float, float], list[nn.Parameter]] = {}
         for parameter in network.parameters():
@@ -75,12 +75,12 @@ class AdamWSettings(OptimizerSettings):
 
 if TYPE_CHECKING:
     AnyOptimizer = OptimizerSettings
-else:  # told apart by their name
+else:  # the key ``name`` selects the class
     AnyOptimizer = Annotated[SGDSettings | AdamWSettings, Field(discriminator="name")]
 
 
 def set_learning_rate(optimizer: Optimizer, rate: float) -> None:
-    """Set the learning rate of a step; each group keeps its own scale of it."""
+    """Set the learning rate of all groups, each times its scale."""
     for group in optimizer.param_groups:
         group["lr"] = rate * group.get(SCALE, 1.0)
 

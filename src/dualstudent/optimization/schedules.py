@@ -1,7 +1,6 @@
-"""Everything that changes with time: the learning rate and the ramp of the unsupervised terms.
+"""Schedules of the learning rate and of the ramp of the unsupervised terms.
 
-A schedule is named in a recipe like a method or a network. Each gives the learning rate as a
-share of the largest one; a linear warm-up can come before any of them.
+Each schedule gives a factor of the learning rate; a linear warm-up can come before any of them.
 """
 
 import math
@@ -16,7 +15,7 @@ from dualstudent.settings import Settings
 
 
 def cosine(progress: float) -> float:
-    """From 1 at progress 0 to 0 at progress 1 along half a cosine.
+    """½(1 + cos(π · progress)): from 1 at progress 0 to 0 at progress 1.
 
     Example:
         >>> [round(cosine(progress), 3) for progress in (0, 0.5, 1)]
@@ -36,17 +35,17 @@ def rampup(epoch: float, length: float) -> float:
 
 
 class ScheduleSettings(Settings):
-    """What all schedules share: the length, the ramp of the loss terms, and a warm-up."""
+    """The settings that all schedules share: length, ramp of the loss terms, and warm-up."""
 
     name: str
     epochs: int = Field(gt=0)
-    rampup_epochs: float = Field(5, ge=0, description="until λ₁ and λ₂ have their full value")
-    warmup_epochs: float = Field(0, ge=0, description="in which the learning rate rises at first")
+    rampup_epochs: float = Field(5, ge=0, description="epochs until λ₁ and λ₂ reach their value")
+    warmup_epochs: float = Field(0, ge=0, description="epochs of linear warm-up")
     warmup_from: float | None = Field(
-        None, ge=0, validate_default=True, description="the learning rate that it rises from"
+        None, ge=0, validate_default=True, description="learning rate at the start of the warm-up"
     )
 
-    # A key that is missing in info.data was wrong by itself, and that has been said.
+    # Validators skip keys that are missing in info.data: these are invalid and already reported.
 
     @field_validator("warmup_from")
     @classmethod
@@ -57,11 +56,11 @@ class ScheduleSettings(Settings):
 
     @abstractmethod
     def decay(self, step: int, steps_per_epoch: int) -> float:
-        """The share of the learning rate at ``step``, counted from 0, in [0, 1]."""
+        """Return the factor of the learning rate at ``step``, counted from 0; in [0, 1]."""
 
 
 class ConstantSchedule(ScheduleSettings):
-    """The learning rate stays as it is."""
+    """A constant learning rate."""
 
     name: Literal["constant"] = "constant"
 
@@ -70,7 +69,7 @@ class ConstantSchedule(ScheduleSettings):
 
 
 class CosineSchedule(ScheduleSettings):
-    """½(1 + cos(π t/N)); N may be longer than the training."""
+    """½(1 + cos(π t/N)) at step t; N may be longer than the training."""
 
     name: Literal["cosine"] = "cosine"
     cosine_epochs: int | None = Field(
@@ -93,21 +92,21 @@ class CosineSchedule(ScheduleSettings):
 
 
 class CosineFractionSchedule(ScheduleSettings):
-    """cos(π f t/N) with a fraction f below ½, so that it never gets small: 7/16 in FixMatch."""
+    """cos(π f t/N) at step t of N, with a fraction f up to ½: 7/16 in FixMatch."""
 
     name: Literal["cosine-fraction"] = "cosine-fraction"
-    fraction: float = Field(7 / 16, gt=0, le=0.5, description="of π that the cosine runs through")
+    fraction: float = Field(7 / 16, gt=0, le=0.5, description="f, the fraction of π to run through")
 
     def decay(self, step: int, steps_per_epoch: int) -> float:
         return math.cos(math.pi * self.fraction * step / (self.epochs * steps_per_epoch))
 
 
 class CyclicSchedule(ScheduleSettings):
-    """A cosine whose last part is replayed again and again, as FastSWA needs it."""
+    """A cosine whose last part is repeated, as FastSWA needs it."""
 
     name: Literal["cyclic"] = "cyclic"
-    cycle_from: int = Field(ge=0, description="after how many epochs the cycles begin")
-    cycle_length: int = Field(gt=0, description="epochs of a cycle")
+    cycle_from: int = Field(ge=0, description="epochs before the first cycle")
+    cycle_length: int = Field(gt=0, description="epochs per cycle")
     cosine_epochs: int | None = Field(
         None,
         gt=0,
@@ -143,7 +142,7 @@ def _check_length(length: int, needed: int, what: str) -> None:
 
 if TYPE_CHECKING:
     AnySchedule = ScheduleSettings
-else:  # told apart by their name
+else:  # the key ``name`` selects the class
     AnySchedule = Annotated[
         CosineSchedule | CosineFractionSchedule | ConstantSchedule | CyclicSchedule,
         Field(discriminator="name"),
@@ -151,13 +150,18 @@ else:  # told apart by their name
 
 
 def infer_schedule_name(table: dict[str, Any]) -> str:
-    """The schedule that a recipe means which names none: recipes did not name them once."""
+    """Return the name of the schedule of a recipe without one, as in earlier versions."""
     return "cyclic" if "cycle_from" in table or "cycle_length" in table else "cosine"
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """What step t asks for; steps and epochs count from 0.
+    """Learning rate and ramp of every step; steps and epochs count from 0.
+
+    Attributes:
+        settings: the schedule.
+        initial_learning_rate: γ₀.
+        steps_per_epoch: steps of an epoch.
 
     Example:
         >>> schedule = Schedule(CosineSchedule(epochs=2), 0.1, steps_per_epoch=10)
@@ -174,11 +178,11 @@ class Schedule:
         return self.settings.epochs * self.steps_per_epoch
 
     def learning_rate(self, step: int) -> float:
-        """γ₀ times the decay, below a linear warm-up if there is one."""
+        """Return the learning rate: γ₀, reduced during warm-up, times the decay."""
         return self._warm_up(step) * self.settings.decay(step, self.steps_per_epoch)
 
     def ramp(self, step: int) -> float:
-        """In [0, 1], constant within an epoch."""
+        """Return the factor of the unsupervised terms in [0, 1], constant within an epoch."""
         return rampup(step // self.steps_per_epoch, self.settings.rampup_epochs)
 
     def _warm_up(self, step: int) -> float:

@@ -1,4 +1,4 @@
-"""Recipes: TOML files that define runs, and how they are read."""
+"""Recipes: TOML files that define runs."""
 
 from dualstudent.recipes.reading import load_recipe, recipe_names
 from dualstudent.recipes.schema import Recipe

@@ -1,4 +1,4 @@
-"""A recipe for own images, chosen from what a check found, with a reason for every choice."""
+"""Chooses a recipe for own images, with a reason for every choice."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,23 +14,23 @@ from dualstudent.recipes.reading import apply_changes, merge, read_recipe_table,
 from dualstudent.recipes.schema import Recipe
 from dualstudent.settings import Table
 
-_NETWORKS = ("digits-cnn", "quick-cnn", "cnn13", "resnext50")  # one of these is chosen
+_NETWORKS = ("digits-cnn", "quick-cnn", "cnn13", "resnext50")  # to choose from
 _STEPS = {"cpu": 2_000, "cuda": 20_000}
 _SIZES = {"cpu": (32, 64), "cuda": (32, 64, 128, 224)}
-_SMALLEST = 16  # pixels a side that every network takes
-_PHOTO = 128  # pixels a side from which on details need a network for photos
-_LABELED, _UNLABELED = 32, 96  # of a batch, as in the demo
+_SMALLEST = 16  # pixels a side, enough for every network to choose from
+_PHOTO = 128  # pixels a side from which a network for photos is chosen
+_LABELED, _UNLABELED = 32, 96  # samples per batch, as in the demo
 _LABELS_TO_SPARE, _VALIDATION = 10, 0.2
 _FEWEST_EPOCHS, _TESTS = 2, 20
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A recipe, not checked yet, and why it is as it is.
+    """A chosen recipe with reasons.
 
     Attributes:
-        table: of the recipe; where the images are is as it was set.
-        reasons: setting → why it is as it is.
+        table: the recipe as a table, not validated yet.
+        reasons: key → why it has its value.
     """
 
     table: Table
@@ -38,17 +38,20 @@ class Choice:
 
 
 def locate_images(path: Path, **others: Path | str | None) -> Table:
-    """Settings of ``data``: of a folder or table, and of whatever else is said of it."""
+    """Make the section ``data`` of a recipe for a folder or table and its other settings."""
     return {"path": str(path)} | {k: str(v) for k, v in others.items() if v is not None}
 
 
 def use_own_images(recipe: str, where: Table, changes: Sequence[str]) -> Recipe:
-    """A recipe with own images in place of the data that it names.
+    """Load a recipe and replace its data by own images.
 
     Args:
         recipe: name or path.
-        where: of :func:`locate_images`.
+        where: section ``data`` from :func:`locate_images`.
         changes: ``"key=value"`` each.
+
+    Raises:
+        UserError: if the recipe is invalid.
     """
     table = read_recipe_table(recipe)
     kept = {key: value for key, value in table.get("data", {}).items() if key not in OF_PUBLISHED}
@@ -56,17 +59,21 @@ def use_own_images(recipe: str, where: Table, changes: Sequence[str]) -> Recipe:
 
 
 def validate_request(where: Table, changes: Sequence[str] = ()) -> Recipe:
-    """What the user set, on top of anything valid: refused before the images are read.
-
-    Of the recipe only data, seed and device are of use.
+    """Validate the user's settings before the images are read.
 
     Args:
-        where: of :func:`locate_images`.
+        where: section ``data`` from :func:`locate_images`.
         changes: ``"key=value"`` each.
+
+    Returns:
+        A recipe of which only data, seed and device are meaningful.
+
+    Raises:
+        UserError: if a setting is invalid.
     """
     base = merge(read_recipe_table("demo"), {"schedule": {"epochs": 1}}) | {"data": where}
     refused: list[UserError] = []
-    for name in _NETWORKS:  # which of them is chosen, and so what can be set, is not known yet
+    for name in _NETWORKS:  # the network, and so its valid keys, are not chosen yet
         table = base | {"network": {"name": name}}
         try:
             return validate(apply_changes(table, changes), f"chosen for {where['path']}")
@@ -76,11 +83,11 @@ def validate_request(where: Table, changes: Sequence[str] = ()) -> Recipe:
 
 
 def choose_form(asked: Recipe, typical: int, is_gray: bool) -> tuple[int, Channels]:
-    """Pixels a side and channels that images are decoded to: as set, else as suits them.
+    """Choose size (pixels a side) and channels of the images, unless the user set them.
 
     Args:
-        asked: of :func:`validate_request`.
-        typical: pixels of the short side, the median over the images.
+        asked: recipe from :func:`validate_request`.
+        typical: median length of the short side in pixels.
         is_gray: whether the images are known to have no color.
     """
     data = asked.data
@@ -91,12 +98,15 @@ def choose_form(asked: Recipe, typical: int, is_gray: bool) -> tuple[int, Channe
 def complete_recipe(
     asked: Recipe, check: DataCheck, changes: Sequence[str]
 ) -> tuple[Recipe, dict[str, str]]:
-    """A recipe that suits the images of a check, and setting → why it is as it is.
+    """Choose a recipe that suits the images and the user's settings.
 
     Args:
-        asked: of :func:`validate_request`, with the same changes.
-        check: of the images, in the form of :func:`choose_form`.
-        changes: ``"key=value"`` each; they win, and the rest goes with them.
+        asked: recipe from :func:`validate_request`, with the same changes.
+        check: check of the images, in the form of :func:`choose_form`.
+        changes: ``"key=value"`` each; they take precedence.
+
+    Returns:
+        The recipe, and key → why it has its value.
     """
     choice = choose_recipe(check, asked.device.gpu == "cuda", apply_changes({}, changes))
     where = asked.data.model_dump(mode="json", exclude_unset=True)
@@ -105,18 +115,18 @@ def complete_recipe(
 
 
 def choose_recipe(check: DataCheck, cuda: bool, wanted: Mapping[str, Any] | None = None) -> Choice:
-    """What suits the images of a check on this machine, and goes with what is set already.
+    """Choose a recipe that suits the images, this machine, and the user's settings.
 
     Args:
-        check: of the images, at the size that they are trained at.
-        cuda: whether a GPU computes; without, everything is so small that a CPU finishes.
-        wanted: what the user set, as tables of a recipe that were found valid.
+        check: check of the images, at the size of the run.
+        cuda: whether a CUDA GPU is used; otherwise the recipe is small enough for a CPU.
+        wanted: the user's settings as a valid recipe table.
     """
     wanted = dict(wanted or {})
     data, reasons = _choose_data(check, cuda, wanted.get("data", {}))
     held_out = sum(count_held_out(count, data["validation"]) for count in check.labeled.values())
     labeled, unlabeled = sum(check.labeled.values()) - held_out, check.unlabeled
-    if data["validation"]:  # copies of what is held out do not train, and any image may be
+    if data["validation"]:  # in the worst case, all copies are of held-out images
         labeled -= check.labeled_copies
         unlabeled = unlabeled and max(1, unlabeled - check.unlabeled_copies)
     network, why_network = _choose_network(data["channels"], data["image_size"], cuda)
@@ -163,7 +173,7 @@ def _make_table(data: Table, network: str, batch: dict[str, int], epochs: int) -
 def _choose_data(
     check: DataCheck, cuda: bool, wanted: Mapping[str, Any]
 ) -> tuple[Table, dict[str, str]]:
-    """How images are brought to one form and what is held out, and why."""
+    """Choose size, channels and validation share, with reasons."""
     validation, why_validation = _choose_validation(check)
     chosen = {
         "image_size": check.size,
@@ -179,7 +189,7 @@ def _choose_data(
 
 
 def _choose_size(typical: int, cuda: bool) -> int:
-    """Small images nearly as they are, larger ones at the largest size that enlarges few."""
+    """Keep small images nearly at their size; for others take the largest size up to theirs."""
     sizes = _SIZES["cuda" if cuda else "cpu"]
     if typical <= sizes[0]:
         return max(_SMALLEST, 4 * round(typical / 4))
@@ -208,7 +218,7 @@ def _choose_network(channels: int, size: int, cuda: bool) -> tuple[str, str]:
 
 
 def _choose_validation(check: DataCheck) -> tuple[float, str]:
-    """The share of labels to hold out, and why."""
+    """Choose the share of labels to hold out, with a reason."""
     labels, classes = sum(check.labeled.values()), len(check.labeled)
     if any(check.test.values()):
         return 0.0, "there is a test part"
@@ -223,7 +233,7 @@ def _choose_validation(check: DataCheck) -> tuple[float, str]:
 def _choose_batch(
     labeled: int, unlabeled: int, wanted: Mapping[str, int]
 ) -> tuple[dict[str, int], int]:
-    """Composition of a batch, and steps of an epoch."""
+    """Choose the composition of a batch; also return the steps per epoch."""
     if not unlabeled:
         default = max(2, min(_LABELED + _UNLABELED, labeled))
         size = wanted.get("size", wanted.get("labeled", default))

@@ -1,4 +1,4 @@
-"""Reading recipes: TOML files that state what differs from the recipe they build on."""
+"""Reads recipes: TOML files that may extend other recipes."""
 
 import tomllib
 import warnings
@@ -15,30 +15,30 @@ from dualstudent.optimization.schedules import ScheduleSettings, infer_schedule_
 from dualstudent.recipes.schema import Recipe
 from dualstudent.settings import Table, explain, suggest
 
-_TABLES = (".csv", ".tsv", ".parquet")  # of own images
-# Sections of recipes written by earlier versions, and what they are called now.
+_TABLES = (".csv", ".tsv", ".parquet")  # endings of tables of own images
+# Old names of sections → new names.
 RENAMED = {"normalisation": "normalization", "augmentation": "transforms.weak"}
 
 
 class RenamedKeyWarning(UserWarning):
-    """A recipe uses the name that a key had in an earlier version."""
+    """A recipe uses an old name of a key."""
 
 
 def recipe_names() -> list[str]:
-    """The recipes that come with the package."""
+    """List the recipes of the package."""
     files = resources.files("dualstudent.recipes").iterdir()
     return sorted(file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml"))
 
 
 def load_recipe(name_or_path: str | Path, changes: Iterable[str] = ()) -> Recipe:
-    """A recipe of the package or of a file, with changes applied and everything checked.
+    """Load a recipe of the package or of a file, apply changes, and validate it.
 
     Args:
         name_or_path: one of :func:`recipe_names`, or the path of a TOML file.
-        changes: ``"key=value"`` each, the key with dots and the value in TOML.
+        changes: ``"key=value"`` each, with dotted keys and TOML values.
 
     Raises:
-        UserError: names the key, its value and what is allowed.
+        UserError: if the recipe is invalid; names the key, its value and what is allowed.
 
     Example:
         >>> load_recipe("demo", ["seed=3", "schedule.epochs=2"]).schedule.epochs
@@ -48,12 +48,12 @@ def load_recipe(name_or_path: str | Path, changes: Iterable[str] = ()) -> Recipe
 
 
 def read_recipe_table(name_or_path: str) -> Table:
-    """What a recipe states, on top of what it extends; not checked yet."""
+    """Read a recipe and those it extends into one table, without validating it."""
     return _resolve(name_or_path, seen=())
 
 
 def apply_changes(table: Table, changes: Iterable[str]) -> Table:
-    """The table with changes applied, as :func:`load_recipe` takes them; not checked yet.
+    """Apply changes to a table, as in :func:`load_recipe`, without validating it.
 
     Example:
         >>> apply_changes({"seed": 1}, ["seed=2", "data.labels=50%"])
@@ -61,13 +61,17 @@ def apply_changes(table: Table, changes: Iterable[str]) -> Table:
     """
     result = dict(table)
     changes = [changes] if isinstance(changes, str) else changes
-    for change in sorted(changes, key=_sets_no_name):  # a new method drops settings of the old
+    for change in sorted(changes, key=_sets_no_name):  # names first: they reset their section
         _apply(result, change)
     return result
 
 
 def validate(table: Table, origin: str) -> Recipe:
-    """The recipe of a table; all that is wrong with it in one line."""
+    """Make a recipe from a table.
+
+    Raises:
+        UserError: if it is invalid; names all problems and ``origin`` in one line.
+    """
     table = _name_defaults(table)
     try:
         return Recipe.model_validate(table)
@@ -76,7 +80,9 @@ def validate(table: Table, origin: str) -> Recipe:
 
 
 def merge(base: Table, over: Table) -> Table:
-    """``over`` wins, table by table; a method or network of another name starts afresh.
+    """Merge two tables, section by section; values of ``over`` take precedence.
+
+    If a section has another name in ``over``, such as another method, it is replaced.
 
     Example:
         >>> merge({"method": {"name": "a", "x": 1}}, {"method": {"y": 2}})
@@ -97,7 +103,7 @@ def merge(base: Table, over: Table) -> Table:
 
 
 def move_key(table: Table, old: str, new: str) -> Table:
-    """What is at ``old`` put under ``new``, both with dots; no empty section is left behind.
+    """Move the value at the dotted key ``old`` to ``new``, and remove empty sections.
 
     Example:
         >>> move_key({"a": {"b": {"x": 1}}, "c": {"y": 2}}, "a.b", "c")
@@ -115,12 +121,16 @@ def move_key(table: Table, old: str, new: str) -> Table:
 
 
 def to_toml(recipe: Recipe) -> str:
-    """The recipe with every setting spelled out."""
+    """Write a recipe as TOML, with all settings."""
     return tomli_w.dumps(recipe.model_dump(mode="json", exclude_none=True))
 
 
 def read_recipe_source(name_or_path: str) -> str:
-    """The text of a recipe of the package or of a file, comments included."""
+    """Read the text of a recipe of the package or of a file, with comments.
+
+    Raises:
+        UserError: if there is no such recipe.
+    """
     path = Path(name_or_path)
     if name_or_path in recipe_names():
         return (resources.files("dualstudent.recipes") / f"{name_or_path}.toml").read_text("utf-8")
@@ -137,7 +147,7 @@ def read_recipe_source(name_or_path: str) -> str:
 
 
 def _resolve(name: str, seen: tuple[str, ...]) -> Table:
-    """The table of a recipe on top of the one it extends."""
+    """Read a recipe and merge it with the one it extends."""
     if name in seen:
         raise UserError(f"recipe {name}: extends itself through {' → '.join((*seen, name))}")
     try:
@@ -152,13 +162,13 @@ def _resolve(name: str, seen: tuple[str, ...]) -> Table:
         return table
     if not isinstance(base, str):
         raise UserError(f"recipe {name}: extends = {base!r} must name one recipe")
-    if base.endswith(".toml"):  # named from where this file is
+    if base.endswith(".toml"):  # relative to this file
         base = str(Path(name).parent / base)
     return merge(_resolve(base, (*seen, name)), table)
 
 
 def rename_old_keys(table: Table, where: str) -> Table:
-    """The table with the keys of today; each old one is named in a warning."""
+    """Replace old names of sections by new ones, with a warning each."""
     for old, new in RENAMED.items():
         if old in table:
             warnings.warn(f"{where}: {old} is called {new} now", RenamedKeyWarning, stacklevel=2)
@@ -174,7 +184,7 @@ def _read_text(path: Path) -> str:
 
 
 def _name_defaults(table: Table) -> Table:
-    """The table with the names of optimizer and schedule, which recipes may leave out."""
+    """Add the names of optimizer and schedule where a recipe leaves them out."""
     named = dict(table)
     for key, default in (
         ("optimizer", lambda section: "sgd"),
@@ -189,8 +199,8 @@ def _name_defaults(table: Table) -> Table:
 
 
 def _start_afresh(key: str, base: Table, over: Table) -> Table:
-    """What is left of ``base`` if ``over`` names another one."""
-    if key == "schedule":  # how long a training is does not depend on how the rate falls
+    """Replace a section by one of another name; a new schedule keeps the common settings."""
+    if key == "schedule":
         return {k: v for k, v in base.items() if k in ScheduleSettings.model_fields} | over
     return over
 

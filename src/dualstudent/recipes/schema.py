@@ -1,4 +1,4 @@
-"""The recipe: everything that defines a run."""
+"""The recipe: all settings of a run."""
 
 from typing import Literal, Self
 
@@ -17,32 +17,34 @@ from dualstudent.settings import Settings
 
 
 class EvaluationSettings(Settings):
-    """When networks are tested, and what is kept of it."""
+    """When networks are evaluated, and what is recorded."""
 
-    every: int = Field(1, ge=1, description="epochs between tests; the last epoch is always tested")
+    every: int = Field(
+        1, ge=1, description="epochs between evaluations; the last epoch is always evaluated"
+    )
     track: int = Field(
-        0, ge=0, description="of how many test samples the probability of the truth is kept"
+        0, ge=0, description="record the probability of the true class for so many test samples"
     )
 
 
 class EMASettings(Settings):
-    """Test and export averages of the weights instead of the weights themselves."""
+    """Evaluate and export exponential moving averages of the weights."""
 
-    decay: float = Field(0.999, gt=0, lt=1, description="of the exponential moving average")
+    decay: float = Field(0.999, gt=0, lt=1, description="decay of the average per step")
 
 
 class DeviceSettings(Settings):
-    """Where and how precisely to compute."""
+    """Device, number of processes, and precision."""
 
     accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     processes: int = Field(
-        1, gt=0, description="how many share each batch, one device each; gradients are averaged"
+        1, gt=0, description="processes that share each batch, with one device each"
     )
     precision: Literal["32-true", "bf16-mixed"] = "32-true"
 
     @property
     def gpu(self) -> Literal["cuda", "mps"] | None:
-        """The kind of GPU that computes here, if any does."""
+        """The kind of GPU that is used on this machine, if any."""
         if self.accelerator in ("auto", "cuda") and torch.cuda.is_available():
             return "cuda"
         if self.accelerator in ("auto", "mps") and torch.backends.mps.is_available():
@@ -51,20 +53,20 @@ class DeviceSettings(Settings):
 
 
 class Stage(Settings):
-    """A part of a run with a method, an optimizer or a length of its own.
+    """A part of a run with its own method, optimizer or schedule.
 
-    Student i begins a stage with the weights that student i had at the end of the stage before.
-    Each section replaces that of the recipe as a whole.
+    Student i starts a stage with the final weights of student i of the stage before. A section
+    replaces that of the recipe completely.
     """
 
-    name: str = Field(min_length=1, description="what it is called in the metrics")
+    name: str = Field(min_length=1, description="name in the metrics")
     method: AnyMethodSettings | None = Field(None, description="default: that of the recipe")
     optimizer: AnyOptimizer | None = Field(None, description="default: that of the recipe")
     schedule: AnySchedule | None = Field(None, description="default: that of the recipe")
 
 
 class Recipe(Settings):
-    """Everything that defines a run: the same recipe on the same machine gives the same result.
+    """All settings of a run. The same recipe on the same machine gives the same result.
 
     Example:
         >>> from dualstudent import load_recipe
@@ -84,7 +86,7 @@ class Recipe(Settings):
     schedule: AnySchedule
     ema: EMASettings | None = None
     stages: tuple[Stage, ...] = Field(
-        (), strict=False, description="what a run goes through; default: the recipe as it is"
+        (), strict=False, description="stages of the run, in order; default: a single stage"
     )
     evaluation: EvaluationSettings = EvaluationSettings()
     device: DeviceSettings = DeviceSettings()
@@ -99,11 +101,11 @@ class Recipe(Settings):
 
     @property
     def epochs(self) -> int:
-        """Of all stages together."""
+        """Number of epochs of all stages."""
         return sum(stage.schedule.epochs for stage in self.split_stages())
 
     def split_stages(self) -> "list[Recipe]":
-        """A recipe without stages for each stage, in order; itself if it has none."""
+        """Return one recipe per stage, in order; only itself if it has no stages."""
         if not self.stages:
             return [self]
         return [self._apply(stage) for stage in self.stages]
@@ -113,5 +115,5 @@ class Recipe(Settings):
         return self.model_copy(update=own | {"stages": ()})
 
     def defines_same_run_as(self, other: "Recipe") -> bool:
-        """Whether both give the same result; the description does not matter."""
+        """Return whether both give the same result, that is, differ at most in the description."""
         return self.model_copy(update={"description": other.description}) == other
