@@ -1,6 +1,6 @@
-"""A process that helps another one to train: ``python -m dualstudent.follower FOLDER``.
+"""A follower process of a distributed training: ``python -m dualstudent.follower FOLDER``.
 
-Started by the leading process, which hands it the recipe. It only names broken images.
+The leader starts it and sends the recipe to its standard input.
 """
 
 import sys
@@ -14,12 +14,12 @@ from dualstudent.signals import Interrupted
 
 
 def main() -> None:
-    warnings.simplefilter("ignore")  # the leader says it
+    warnings.simplefilter("ignore")  # the leader shows them
     recipe = Recipe.model_validate_json(sys.stdin.buffer.read())
     try:
         follow(recipe, Path(sys.argv[1]))
     except (UserError, Interrupted):
-        sys.exit(2)  # the leader meets the same and tells it
+        sys.exit(2)  # the leader raises and shows the same error
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Many runs as one piece of work: several at a time, interruptible, never repeated."""
+"""Trains many runs, several at a time; interrupted grids continue, finished runs are kept."""
 
 import contextlib
 import multiprocessing
@@ -32,9 +32,9 @@ def run_grid(
     progress: Progress | None = None,
     workers: int | None = None,
 ) -> dict[str, Run]:
-    """Train every recipe into its own folder, one thread each, as many at a time as fit.
+    """Train every recipe into its own folder, several at a time, with one thread each.
 
-    What is finished is not run again, and what was begun continues exactly where it stopped.
+    Finished runs are kept, interrupted ones continue exactly where they stopped.
 
     Args:
         recipes: name → recipe; the name becomes the run's folder below ``folder``.
@@ -43,7 +43,7 @@ def run_grid(
         workers: how many runs at a time; default: one where a GPU computes, else one a core.
 
     Returns:
-        name → finished run.
+        Name → finished run.
 
     Raises:
         Interrupted: after Ctrl-C, SIGTERM or SIGHUP; the same call continues.
@@ -82,15 +82,15 @@ def run_grid(
 
 
 def count_parallel_runs(recipes: Iterable[Recipe]) -> int:
-    """One where a GPU computes, which a run then has to itself; else one a core."""
+    """Return the number of runs at a time: one with a GPU, else one per core."""
     return 1 if any(recipe.device.gpu for recipe in recipes) else count_cores()
 
 
 class _Workers:
-    """Processes that train what they are sent; leaving the block stops them cleanly."""
+    """Processes that train runs; leaving the block stops them with a checkpoint."""
 
     def __init__(self, count: int) -> None:
-        context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
+        context = multiprocessing.get_context("spawn")  # fork breaks torch's threads
         self._processes: dict[Connection, SpawnProcess] = {}
         for _ in range(count):
             here, there = context.Pipe()
@@ -122,7 +122,7 @@ class _Workers:
         self.busy[connection] = name
 
     def collect(self, seconds: float) -> dict[str, int]:
-        """Wait a moment; returns name → epochs done, of the runs that went on."""
+        """Wait for news up to ``seconds``; return name → epochs done."""
         epochs = {}
         for connection in wait(list(self.busy), seconds):
             assert isinstance(connection, Connection)
@@ -139,7 +139,7 @@ class _Workers:
 
 
 class _Reporter(Callback):
-    """Tells the parent how many epochs a run has behind it."""
+    """Sends the number of finished epochs to the parent."""
 
     def __init__(self, connection: Connection, epochs: int) -> None:
         self._connection, self._epochs = connection, epochs
@@ -152,13 +152,13 @@ class _Reporter(Callback):
 
 
 def _work(connection: Connection) -> None:
-    os.setsid()  # Ctrl-C is the parent's to handle: it stops every worker once
+    os.setsid()  # the parent handles Ctrl-C and stops every worker once
     call_when_parent_ends(lambda: os.kill(os.getpid(), signal.SIGTERM))  # with a checkpoint
     torch.set_num_threads(1)
     while True:
         try:
             name, recipe, folder = connection.recv()
-        except EOFError:  # the parent is done, or gone
+        except EOFError:  # the parent has finished or died
             return
         try:
             train_or_resume(recipe, folder, _Reporter(connection, recipe.schedule.epochs))
@@ -171,8 +171,8 @@ def _work(connection: Connection) -> None:
 
 
 def _send(connection: Connection, message: int | str) -> None:
-    """How many epochs are done, or at the end of a run what went wrong, else nothing."""
-    with contextlib.suppress(BrokenPipeError):  # the parent has stopped listening
+    """Send the number of epochs done, or at the end of a run an error; empty if it succeeded."""
+    with contextlib.suppress(BrokenPipeError):  # the parent has closed the connection
         connection.send(message)
 
 

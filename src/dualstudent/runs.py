@@ -1,4 +1,4 @@
-"""Runs as people start them: training into a folder, and at its end a page to look at."""
+"""Trains and resumes runs, and writes the report page at the end."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -22,18 +22,20 @@ def train(
     callbacks: Callback | Sequence[Callback] = (),
     data: PreparedData | None = None,
 ) -> Run:
-    """Train by a recipe into a new folder, and draw its page.
+    """Train a recipe into a new folder and write its report page.
 
     Args:
-        recipe: what to do.
-        folder: must not exist or be empty.
-        callbacks: are told how far it is.
-        data: what to learn from, instead of what ``recipe.data`` names; whoever continues or
-            evaluates the run hands it over again. If it was prepared from ``recipe.data``, the
-            run is as if it had not been handed over, but nothing is prepared twice.
+        recipe: the recipe.
+        folder: folder of the run; must not exist or be empty.
+        callbacks: receive the progress.
+        data: training data to use instead of ``recipe.data``; pass them again to resume or
+            evaluate the run. Data that were prepared from ``recipe.data`` are simply reused.
+
+    Returns:
+        The finished run.
 
     Raises:
-        UserError: if recipe, data and folder do not fit; then nothing has been written.
+        UserError: if recipe, data and folder do not fit together; nothing is written.
         Interrupted: after Ctrl-C, SIGTERM or SIGHUP; :func:`resume` continues.
 
     Example:
@@ -58,12 +60,16 @@ def resume(
     callbacks: Callback | Sequence[Callback] = (),
     data: PreparedData | None = None,
 ) -> Run:
-    """Continue a run exactly where its last checkpoint left it; a finished run stays as it is.
+    """Continue a run exactly from its last checkpoint; a finished run is not changed.
 
     Args:
-        folder: of the run.
-        callbacks: are told how far it is.
-        data: what :func:`train` was handed, if it was.
+        folder: folder of the run.
+        callbacks: receive the progress.
+        data: the data that :func:`train` was given, if any.
+
+    Raises:
+        UserError: if there is no run, or its data have changed.
+        Interrupted: after Ctrl-C, SIGTERM or SIGHUP.
     """
     run = Run.open(Path(folder))
     if run.result.is_file():
@@ -82,7 +88,7 @@ def resume(
 def train_or_resume(
     recipe: Recipe, folder: Path | str, callbacks: Callback | Sequence[Callback] = ()
 ) -> Run:
-    """Train into a new folder, or continue the run of the same recipe that is there."""
+    """Train into a new folder, or resume the run in it, which must have the same recipe."""
     folder = Path(folder)
     if not folder.exists() or not any(folder.iterdir()):
         return train(recipe, folder, callbacks)
@@ -91,14 +97,14 @@ def train_or_resume(
 
 
 def follow(recipe: Recipe, folder: Path) -> None:
-    """Take part, as one of several processes, in the run that another one leads in ``folder``."""
+    """Train as a follower in the run in ``folder``, which another process leads."""
     recorder = Recorder(Trainer(recipe), Run(folder))
     recorder.restore()
     recorder.run_to_end()
 
 
 def _draw_page(run: Run, trained: Callable[[], Trainer]) -> None:
-    """Draw the page of a finished run that has none; the run is finished with or without it."""
+    """Write the page of a finished run if it has none; a failure is only a warning."""
     if run.page.exists():
         return
     try:

@@ -1,1 +1,1 @@
-"""Training: from a recipe to a run. Knows methods, but not which."""
+"""Training, evaluation and inference; independent of the method."""

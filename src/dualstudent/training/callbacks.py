@@ -1,4 +1,4 @@
-"""What is told how a training goes."""
+"""Callbacks of a training."""
 
 from typing import Any
 
@@ -15,10 +15,10 @@ class Callback:
     """
 
     def on_start(self, step: int, total: int) -> None:
-        """The training starts or continues at ``step`` of ``total``."""
+        """Called when the training starts or continues at ``step`` of ``total``."""
 
     def on_step(self, step: int) -> None:
-        """``step`` steps are done."""
+        """Called after every step, when ``step`` steps are done."""
 
     def on_epoch(self, record: dict[str, Any]) -> None:
-        """An epoch is done; ``record`` is its line in the metrics."""
+        """Called after every epoch; ``record`` is its line in the metrics."""

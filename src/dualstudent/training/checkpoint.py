@@ -1,6 +1,6 @@
-"""Saving and restoring all that changes during a run: tensors as safetensors, the rest as JSON.
+"""Checkpoints: tensors as safetensors, everything else as JSON in the header.
 
-Nothing is pickled, so opening a stranger's file runs no code.
+Nothing is pickled, so that opening an untrusted file cannot run code.
 """
 
 import json
@@ -24,27 +24,31 @@ _REQUIRED_NOTES = {"step", "seconds", "metrics_size", "names"}
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], notes: dict[str, Any]) -> None:
-    """Replace ``path`` in one go: after a crash it holds the old content or the new."""
+    """Write tensors and JSON notes to ``path`` atomically."""
     contiguous = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
     with atomic_write(path) as partial:
         save_file(contiguous, partial, metadata={_NOTES: json.dumps(notes)})
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors and notes of a file of :func:`write_tensors`."""
+    """Read tensors and notes written by :func:`write_tensors`.
+
+    Raises:
+        UserError: if the file cannot be read.
+    """
     with _open(path) as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         return tensors, _read_notes(file)
 
 
 def save_checkpoint(path: Path, state: TrainState, sums: Tensor, metrics_size: int) -> None:
-    """Write down where a training stands.
+    """Save the state of a training.
 
     Args:
-        path: of the checkpoint.
-        state: of this process.
-        sums: (ranks, terms), of the loss terms since the epoch began, of every process.
-        metrics_size: bytes of the metrics that belong to it.
+        path: file to write.
+        state: state of this process.
+        sums: (ranks, terms), sums of the loss terms in this epoch for every process.
+        metrics_size: current length of the metrics file in bytes.
     """
     tensors = {f"method/{name}": tensor for name, tensor in state.method.state_dict().items()}
     numbers: dict[str, float] = {}
@@ -68,19 +72,25 @@ def save_checkpoint(path: Path, state: TrainState, sums: Tensor, metrics_size: i
 
 
 def read_stage(path: Path) -> int:
-    """The stage in which a checkpoint was taken; its method must be built to restore it."""
+    """Read the stage of a checkpoint, whose method must exist before it can be restored."""
     with _open(path) as file:
         return int(_read_notes(file).get("stage", 0))
 
 
 def restore_checkpoint(path: Path, state: TrainState, rank: int, ranks: int) -> int:
-    """Bring a state to where a checkpoint left it; returns how long the metrics were.
+    """Restore a state from a checkpoint.
 
     Args:
-        path: of the checkpoint.
-        state: of the same stage of the same recipe.
-        rank: of this process.
-        ranks: how many processes there are.
+        path: file to read.
+        state: a state of the same stage of the same recipe; changed in place.
+        rank: rank of this process.
+        ranks: number of processes.
+
+    Returns:
+        The length of the metrics file at the checkpoint, in bytes.
+
+    Raises:
+        UserError: if the file is not a checkpoint of this recipe and version.
     """
     tensors, notes = read_tensors(path)
     if "sums" not in tensors or not notes.keys() >= _REQUIRED_NOTES:
@@ -107,7 +117,7 @@ def _restore_optimizer(optimizer: Optimizer, values: Mapping[str, Any]) -> None:
         place, key = name.split("/")
         parameter = parameters[int(place)]
         if isinstance(value, Tensor) and value.shape == parameter.shape:
-            # Laid out in memory like its parameter, so that arithmetic runs the same way.
+            # In the memory layout of its parameter, so that the arithmetic is the same.
             laid_out = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
             restored.setdefault(int(place), {})[key] = laid_out
         else:

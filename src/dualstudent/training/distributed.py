@@ -1,8 +1,8 @@
-"""One run on several processes: who leads, who follows, and what they must agree on.
+"""Distributed training: several processes share each batch.
 
-The process that was asked to train leads: it alone writes files, but for the log of broken images,
-and shows progress. Followers run the same loop on their share of every batch; gradients are
-averaged, so all hold the same weights.
+The leader (rank 0) writes all files except the log of broken images, and shows progress.
+Followers run the same loop on their part of every batch. Gradients are averaged, so that all
+processes have the same weights.
 """
 
 import logging
@@ -29,9 +29,13 @@ _RANK = "LOCAL_RANK"
 
 
 def build_fabric(settings: DeviceSettings) -> Fabric:
-    """Devices and precision, joined with the other processes if there are any."""
-    # Some methods leave a head without gradient, the same one in every step: a static graph.
-    # Batch norm sees each process's own share, and the statistics that are kept are the leader's.
+    """Set up device and precision, and connect to the other processes if there are any.
+
+    Raises:
+        UserError: if the device is not available.
+    """
+    # Static graph: in some methods the same head gets no gradient in every step.
+    # Batch norm uses the part of each process; the statistics of the leader are saved.
     strategy = DDPStrategy(static_graph=True) if settings.processes > 1 else "auto"
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
     try:
@@ -50,22 +54,22 @@ def build_fabric(settings: DeviceSettings) -> Fabric:
             f"device.accelerator = {settings.accelerator!r}{many} is not available here; {advice}"
         ) from error
     if settings.processes > 1:
-        fabric.launch()  # waits until all processes are there
+        fabric.launch()  # waits for all processes
     return fabric
 
 
 def reduce_max(fabric: Fabric, numbers: list[int]) -> list[int]:
-    """Each number the largest of what the processes say, so that all know the same."""
+    """Return the elementwise maximum over all processes."""
     if fabric.world_size == 1:
         return numbers
-    said = torch.tensor(numbers, device=fabric.device)
-    distributed.all_reduce(said, distributed.ReduceOp.MAX)
-    largest_said: list[int] = said.tolist()
-    return largest_said
+    values = torch.tensor(numbers, device=fabric.device)
+    distributed.all_reduce(values, distributed.ReduceOp.MAX)
+    largest: list[int] = values.tolist()
+    return largest
 
 
 def gather_ranks(fabric: Fabric, values: Tensor) -> Tensor:
-    r"""(processes, \*shape of values): what each of them has, known to all."""
+    r"""Gather the values of all processes: (processes, \*values.shape)."""
     if fabric.world_size == 1:
         return values[None]
     every = [torch.empty_like(values) for _ in range(fabric.world_size)]
@@ -75,7 +79,7 @@ def gather_ranks(fabric: Fabric, values: Tensor) -> Tensor:
 
 @contextmanager
 def start_followers(recipe: Recipe, folder: Path) -> Iterator[None]:
-    """While entered, the other processes of the run in ``folder`` are there to be joined."""
+    """Start the other processes of the run in ``folder``; they end with the block."""
     if recipe.device.processes == 1:
         yield
         return
@@ -89,7 +93,7 @@ def start_followers(recipe: Recipe, folder: Path) -> Iterator[None]:
     os.environ.update(meeting_point | {_RANK: "0"})
     started: list[subprocess.Popen[bytes]] = []
     with warnings.catch_warnings():
-        # A kernel of one channel has two memory layouts that are the same; DDP warns of them.
+        # Kernels with one channel have two equivalent memory layouts, about which DDP warns.
         warnings.filterwarnings("ignore", message="Grad strides do not match")
         try:
             for rank in range(1, recipe.device.processes):
@@ -99,11 +103,11 @@ def start_followers(recipe: Recipe, folder: Path) -> Iterator[None]:
                 process.wait()
         finally:
             for process in started:
-                process.kill()  # it has ended, or waits for a leader that gave up
+                process.kill()  # it has ended already, unless the leader failed
                 process.wait()
             if distributed.is_initialized():
                 distributed.destroy_process_group()
-            torch.set_num_threads(threads)  # the processes shared them
+            torch.set_num_threads(threads)  # Fabric had reduced them
             os.environ.clear()
             os.environ.update(before)
 

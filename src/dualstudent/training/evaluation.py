@@ -1,4 +1,4 @@
-"""How good networks are, how far their stable predictions can be trusted, how far they differ."""
+"""Evaluation of networks: errors, stable samples, and distances between networks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,15 +14,16 @@ from dualstudent.training.inference import run_inference
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Figures of one network on one labeled set, all in percent.
+    """Figures of one network on one labeled set, in percent.
 
     Attributes:
-        error: of the clean samples.
-        top5_error: the truth is not among the first five; None for five classes or fewer.
-        stable_share: how many samples are stable for the network.
-        stable_accuracy: on those alone; None if there are none.
-        class_accuracy: class by class; None where the set has no sample of it.
-        stable_class_accuracy: the same on stable samples alone.
+        error: error on clean samples.
+        top5_error: share of samples whose true class is not among the five most probable; None
+            for five classes or fewer.
+        stable_share: share of stable samples (Eq. 3).
+        stable_accuracy: accuracy on stable samples; None if there are none.
+        class_accuracy: accuracy for each class; None for a class without samples.
+        stable_class_accuracy: accuracy on stable samples for each class.
     """
 
     error: float
@@ -35,11 +36,11 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Distance:
-    """How far two networks of one architecture are apart (Fig. 2).
+    """Distance between two networks of the same architecture (Fig. 2).
 
     Attributes:
-        weights: Euclidean distance of all their parameters.
-        predictions: Euclidean distance of their probabilities, on average over the samples.
+        weights: Euclidean distance of their parameters.
+        predictions: mean Euclidean distance of their probabilities over the samples.
     """
 
     weights: float
@@ -48,12 +49,12 @@ class Distance:
 
 @dataclass(frozen=True)
 class Evaluations:
-    """What one look at the test set tells.
+    """The result of one evaluation.
 
     Attributes:
         networks: name → figures.
-        distances: ``"name-name"`` → distance, for every two networks of one architecture.
-        tracked: name → probability of the truth, for the first test samples.
+        distances: ``"name-name"`` → distance, for all pairs of the same architecture.
+        tracked: name → probability of the true class, for the first test samples.
     """
 
     networks: dict[str, Evaluation]
@@ -62,10 +63,9 @@ class Evaluations:
 
 
 class Evaluator:
-    """Evaluates networks on the same test samples and the same perturbations every time.
+    """Evaluates networks, every time on the same test samples and perturbations.
 
-    At test time x is the clean sample and x̄ one perturbed view of it. Samples that cannot be
-    read take no part.
+    In Eq. 3, x is the clean sample and x̄ a weak view. Samples that cannot be read are skipped.
 
     Args:
         samples: the test set.
@@ -98,7 +98,7 @@ class Evaluator:
         self._device = device
 
     def evaluate(self, networks: Mapping[str, nn.Module]) -> Evaluations:
-        """Look at every test sample once, with all ``networks``; no samples, no figures."""
+        """Evaluate all networks in one pass; without samples the result is empty."""
         if len(self._labels) == 0:
             return Evaluations({}, {}, {})
         alike = [
@@ -138,7 +138,11 @@ class Evaluator:
 
 @dataclass(frozen=True)
 class _Verdict:
-    """Of one network, sample by sample: (n,) each; ``rank`` is how many classes beat the truth."""
+    """Results of one network per sample, (n,) each.
+
+    ``rank`` is the number of classes with a larger probability than the true one, ``truth`` the
+    probability of the true class.
+    """
 
     rank: Tensor
     stable: Tensor
@@ -176,7 +180,7 @@ class _Verdict:
 
 def _judge(p: Tensor, p_perturbed: Tensor, labels: Tensor, threshold: float) -> _Verdict:
     classes = p.shape[1]
-    # The place of the truth in the order of the answers; equals are ordered like argmax does.
+    # Ties are ordered as by argmax.
     order = p.argsort(dim=1, descending=True, stable=True)
     rank = (order == labels[:, None]).int().argmax(dim=1)
     truth = p.gather(1, labels[:, None]).squeeze(1)

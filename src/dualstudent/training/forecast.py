@@ -1,4 +1,4 @@
-"""How long a training will take on this machine, from a few of its own steps."""
+"""Estimates how long a training will take on this machine."""
 
 import math
 import time
@@ -14,33 +14,33 @@ from dualstudent.training.evaluation import Evaluator
 from dualstudent.training.inference import CHUNK
 from dualstudent.training.trainer import Trainer
 
-_SECONDS = 2.0  # of measuring: the mean over many steps, where steps are short
-_LONG = 4.0  # seconds of a first step that is not much slower than the others
+_SECONDS = 2.0  # duration of the measurement
+_LONG = 4.0  # if the first step takes so many seconds, its warm-up hardly matters
 
 
 def estimate_seconds(recipe: Recipe, data: PreparedData) -> float:
-    """About how long a run takes: real steps and a part of a real evaluation, times their number.
+    """Estimate the duration of a run in seconds from a few steps and a part of an evaluation.
 
-    Nothing is kept of it, and the caller's random numbers go on as if it had not been.
+    Nothing is written, and the global random state is unchanged.
 
     Args:
-        recipe: of the run.
-        data: what it learns from.
+        recipe: recipe of the run.
+        data: data of the run.
     """
     here = recipe.model_copy(update={"device": use_one_process(recipe.device)})
     with torch.random.fork_rng(devices=[]), closing(Trainer(here, data)) as trainer:
         steps = trainer.total_steps * measure_step(trainer, _SECONDS)
         evaluations = math.ceil(recipe.epochs / recipe.evaluation.every)
-        # All devices share the steps; one of them evaluates.
+        # All devices share the steps; only one evaluates.
         return steps / count_gpus(recipe) + evaluations * measure_evaluation(trainer)
 
 
 def measure_step(trainer: Trainer, seconds: float) -> float:
-    """The time of a step, in seconds: the mean over some, after a first one, which is slower.
+    """Measure the mean duration of a step in seconds, without the first one, which is slower.
 
     Args:
         trainer: takes the steps.
-        seconds: how long to measure; but one step at least, and no more than the training has.
+        seconds: how long to measure; at least one step, at most those of the training.
     """
     trainer.method.train()
     first = _measure(partial(trainer.take_step, 0))
@@ -54,7 +54,7 @@ def measure_step(trainer: Trainer, seconds: float) -> float:
 
 
 def measure_evaluation(trainer: Trainer) -> float:
-    """The time of an evaluation, in seconds, from one of the first test samples."""
+    """Estimate the duration of an evaluation in seconds from the first test samples."""
     data, method = trainer.data, trainer.method
     some = data.test_labels[:CHUNK]
     if len(some) == 0:
@@ -71,18 +71,18 @@ def measure_evaluation(trainer: Trainer) -> float:
 
 
 def use_one_process(device: DeviceSettings) -> DeviceSettings:
-    """The same device without others that share the batches."""
+    """Return the same settings for a single process."""
     return device.model_copy(update={"processes": 1})
 
 
 def count_gpus(recipe: Recipe) -> int:
-    """How many share the batches of a run; 1 also where there are none."""
+    """Count the GPUs that share the batches of a run; 1 if there is none."""
     there = torch.cuda.device_count() if recipe.device.gpu == "cuda" else 1
     return min(recipe.device.processes, there)
 
 
 def _measure(work: Callable[[], object]) -> float:
-    """How long ``work`` takes, also on a GPU, which is asked to finish it."""
+    """Return the duration of ``work`` in seconds, including pending GPU work."""
     started = time.perf_counter()
     work()
     if torch.accelerator.is_available():

@@ -1,4 +1,4 @@
-"""The one inference loop: from samples to what trained networks make of them."""
+"""The inference loop, used by evaluation, prediction, reports and export."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,12 +16,12 @@ from dualstudent.methods import Method
 from dualstudent.prediction import Prediction
 from dualstudent.stability import instability, is_stable
 
-CHUNK = 250  # bounds memory: CNN13 makes half a megabyte an image and layer
+CHUNK = 250  # limits memory: CNN13 needs half a megabyte per image and layer
 
 
 @contextmanager
 def evaluation_mode(*networks: nn.Module) -> Iterator[None]:
-    """Without gradient, dropout and batch statistics; the networks' modes are restored after."""
+    """Run the block in evaluation and inference mode; restore the networks' modes afterwards."""
     modes = [network.training for network in networks]
     for network in networks:
         network.eval()
@@ -35,12 +35,12 @@ def evaluation_mode(*networks: nn.Module) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Outputs:
-    """What some networks make of n samples, on their device.
+    """Outputs of some networks for n samples, on their device.
 
     Attributes:
-        indices: (n,) int64, which samples; those that cannot be read are missing.
-        clean: name of the network → its outputs for the clean samples.
-        perturbed: the same for one weak view of each; empty if only clean samples were wanted.
+        indices: (n,) int64, the samples; without those that cannot be read.
+        clean: name of the network → outputs for the clean samples.
+        perturbed: name of the network → outputs for a weak view; empty without a seed.
     """
 
     indices: Tensor
@@ -55,7 +55,7 @@ def run_inference(
     seed: int | None,
     device: torch.device | str,
 ) -> Iterator[Outputs]:
-    """Show samples to networks in evaluation mode, chunk by chunk, in bounded memory.
+    """Run networks in evaluation mode on samples, chunk by chunk, in bounded memory.
 
     Args:
         networks: on ``device``; each sees the samples in its own precision.
@@ -92,18 +92,17 @@ def _run_networks(view: Tensor, networks: Mapping[str, nn.Module]) -> dict[str, 
 
 @dataclass(frozen=True)
 class Predictions:
-    """What the networks of a method say about n samples, C classes; on the CPU.
+    """Predictions of a method for n samples and C classes, on the CPU.
 
     Attributes:
-        indices: (n,) int64, which samples; those that cannot be read are missing.
-        probabilities: (n, C), of each class, by the network that the method exports.
-        stable: (n,) bool, whether a sample is stable for that network (Eq. 3): clean sample and
-            one perturbed view.
-        stable_for_all: (n,) bool, whether it is for every headline network of the method.
-        agree: (n,) bool, whether all headline networks say the same class.
-        labels: (n, S) int64, the class that each of the S headline networks says, in their order.
-        instability: (n,), the ℰ of Eq. 4 for the exported network: how far the perturbed view
-            moved its prediction.
+        indices: (n,) int64, the samples; without those that cannot be read.
+        probabilities: (n, C), class probabilities of the exported network.
+        stable: (n,) bool, whether the sample is stable for that network (Eq. 3), with the clean
+            sample as x and a weak view as x̄.
+        stable_for_all: (n,) bool, whether it is stable for every headline network.
+        agree: (n,) bool, whether all headline networks predict the same class.
+        labels: (n, S) int64, the class that each of the S headline networks predicts.
+        instability: (n,), ℰ of Eq. 4 for the exported network.
     """
 
     indices: Tensor
@@ -116,13 +115,13 @@ class Predictions:
 
     @staticmethod
     def join(pieces: "Iterable[Predictions]") -> "Predictions":
-        """The predictions of all pieces, one after the other; at least one is needed."""
+        """Concatenate the predictions of one or more pieces."""
         columns = [field.name for field in fields(Predictions)]
         rows = [[getattr(each, column) for column in columns] for each in pieces]
         return Predictions(*(torch.cat(column) for column in zip(*rows, strict=True)))
 
     def add_truth(self, labels: Tensor) -> PredictedSet:
-        """Beside the truth: ``labels`` (N,) int64 of all samples that were asked about."""
+        """Combine with the true labels (N,) int64 of all samples of the set."""
         truth = labels.cpu()[self.indices]
         return PredictedSet(self.probabilities, truth, self.stable, self.agree)
 
@@ -130,16 +129,16 @@ class Predictions:
 def predict(
     method: Method, samples: Samples, indices: Tensor, seed: int, device: torch.device | str
 ) -> Iterator[Predictions]:
-    """What the networks of ``method`` say about samples, chunk by chunk, in bounded memory.
+    """Predict samples with the networks of ``method``, chunk by chunk, in bounded memory.
 
-    On the test set of a run and with its seed, these are the predictions behind its figures.
+    With the test set and the seed of a run, these are the predictions of its evaluation.
 
     Args:
-        method: trained, on ``device``.
-        samples: of which to take some.
-        indices: (N,) int64, which.
-        seed: decides the perturbed view of each.
-        device: where the networks are.
+        method: a trained method on ``device``.
+        samples: a set of samples.
+        indices: (N,) int64, the samples to use.
+        seed: seed of the weak views.
+        device: device of the networks.
     """
     names = dict.fromkeys((*method.headline, method.exported))
     networks = {name: method.evaluated[name] for name in names}

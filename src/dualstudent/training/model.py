@@ -19,13 +19,13 @@ from dualstudent.training.trainer import Trainer
 
 
 class ModelNotes(Settings):
-    """What stands beside the weights of a finished run.
+    """The notes in the model file of a finished run.
 
     Attributes:
-        classes: their names, in the order of the probabilities.
-        exported: name of the network that its method takes away for use.
-        shape: of a sample.
-        data: fingerprint of what the run saw; older runs kept none.
+        classes: class names, in the order of the probabilities.
+        exported: name of the exported network.
+        shape: shape of a sample.
+        data: fingerprint of the data; None in older runs.
     """
 
     classes: tuple[str, ...]
@@ -35,10 +35,10 @@ class ModelNotes(Settings):
 
 
 def read_model(run: Run) -> tuple[dict[str, Tensor], ModelNotes]:
-    """All weights of a finished run, and what stands beside them.
+    """Read all weights of a finished run, and their notes.
 
     Raises:
-        UserError: if its file is broken, or not one that a run of this version leaves.
+        UserError: if the file is broken, of another version, or of another run.
     """
     tensors, notes = read_tensors(run.model)
     try:
@@ -56,21 +56,21 @@ def read_model(run: Run) -> tuple[dict[str, Tensor], ModelNotes]:
 def load_trained(
     run: Run, data: PreparedData | None = None, device: DeviceSettings | None = None
 ) -> Trainer:
-    """The training of a finished run, its networks as they were at the end.
+    """Load a finished run: a trainer with the final weights.
 
     Args:
-        run: a finished one.
-        data: what :func:`~dualstudent.train` was handed, if it was.
-        device: to compute on; default: that of the recipe, by this process alone.
+        run: a finished run.
+        data: the data that :func:`~dualstudent.train` was given, if any.
+        device: device to use; default: that of the recipe, with a single process.
 
     Raises:
-        UserError: if the run has not finished, or its weights or data belong to another.
+        UserError: if the run has not finished, or its weights or data have changed.
     """
-    run.read_result()  # refuses a run that has not finished
+    run.read_result()  # raises if the run has not finished
     recipe = run.read_recipe()
     device = device or recipe.device.model_copy(update={"processes": 1})
     here = recipe.model_copy(update={"device": device})
-    if data is not None or recipe.data.path is not None:  # these are changed at will
+    if data is not None or recipe.data.path is not None:  # these may have changed
         trainer = Trainer(here, data, run.check_same_data)
     else:
         trainer = Trainer(here)
@@ -81,7 +81,11 @@ def load_trained(
 
 
 def load_weights(run: Run, method: Method, tensors: Mapping[str, Tensor]) -> None:
-    """Bring all networks that ``method`` evaluates to where the run left them."""
+    """Load the weights of a run into all networks that ``method`` evaluates.
+
+    Raises:
+        UserError: if they do not fit.
+    """
     for name, network in method.evaluated.items():
         prefix = f"{name}."
         weights = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
@@ -92,7 +96,11 @@ def load_weights(run: Run, method: Method, tensors: Mapping[str, Tensor]) -> Non
 
 
 def evaluate_run(run: Run, data: PreparedData | None = None) -> dict[str, dict[str, Any]]:
-    """Name → figures on the test or validation part, for every network of a finished run."""
+    """Evaluate a finished run again on its test or validation part: name → figures.
+
+    Raises:
+        UserError: if it has neither part.
+    """
     trainer = load_trained(run, data)
     if len(trainer.data.test_labels) == 0:
         raise UserError(

@@ -1,4 +1,4 @@
-"""What a trained model says about image files."""
+"""Prediction of image files with a trained model."""
 
 import csv
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,15 +32,15 @@ from dualstudent.training.trainer import build_method
 
 @dataclass(frozen=True)
 class FilePredictions:
-    """Of some image files, in their order.
+    """Predictions for some image files, in their order.
 
     Attributes:
-        paths: of the n files that can be read.
-        probabilities: (n, C) float32, of each class, by the network that the method exports.
-        stable: (n,) bool, Eq. 3 for that network: clean image and one perturbed view.
-        agree: (n,) bool, whether all networks that make the method's result say the same label;
-            None if it is one network only, which has nobody to agree with.
-        unreadable: the other files, and why.
+        paths: paths of the n readable files.
+        probabilities: (n, C) float32, class probabilities of the exported network.
+        stable: (n,) bool, whether the image is stable for that network (Eq. 3).
+        agree: (n,) bool, whether all headline networks predict the same class; None if there is
+            only one.
+        unreadable: the other files, with reasons.
     """
 
     paths: tuple[Path, ...]
@@ -51,23 +51,23 @@ class FilePredictions:
 
 
 class Predictor:
-    """The model of a finished run, without the data it was trained on.
+    """Predicts image files with the model of a finished run; does not need its data.
 
-    Only weights and a recipe are read: loading a stranger's model runs no code.
+    Only weights and a recipe are read, so that an untrusted run cannot execute code.
 
     Args:
-        run: on own images or on a published data set in memory.
+        run: a finished run on own images or on a published data set in memory.
 
     Attributes:
-        classes: their names, in the order of the probabilities.
-        network: name of the one whose probabilities are given.
+        classes: class names, in the order of the probabilities.
+        network: name of the network whose probabilities are returned.
 
     Raises:
-        UserError: if the run has not finished, or was not trained on images that files can hold.
+        UserError: if the run has not finished, or was not trained on square images.
     """
 
     def __init__(self, run: Run) -> None:
-        run.read_result()  # refuses a run that has not finished
+        run.read_result()  # raises if the run has not finished
         self._recipe = recipe = run.read_recipe()
         tensors, notes = read_model(run)
         self.classes = notes.classes
@@ -85,7 +85,7 @@ class Predictor:
         self.network = self._method.exported
 
     def predict(self, paths: Iterable[Path | str] | Path) -> Iterator[FilePredictions]:
-        """Read and classify files, or a single one, chunk by chunk, in bounded memory."""
+        """Predict files, or a single file, chunk by chunk, in bounded memory."""
         files = self._files(_to_paths(paths))
         everything, alone = torch.arange(len(files)), len(self._method.headline) == 1
         for said in predict(self._method, files, everything, self._recipe.seed, self._device):
@@ -102,7 +102,7 @@ class Predictor:
 
 
 class _OwnFiles(Samples):
-    """Image files that are decoded when they are asked for, as training images were."""
+    """Image files that are decoded on demand, in the same way as for training."""
 
     streamed = True
 
@@ -145,7 +145,7 @@ class _OwnFiles(Samples):
         return self
 
     def take_unreadable(self) -> tuple[UnreadableImage, ...]:
-        """The files that could not be read since the last time."""
+        """Return the files that could not be read since the last call."""
         found, self._unreadable = self._unreadable, {}
         return tuple(found.values())
 
@@ -160,13 +160,13 @@ class _OwnFiles(Samples):
 
 @dataclass
 class PredictionCounts:
-    """What became of the images.
+    """The result of :func:`write_predictions`.
 
     Attributes:
-        network: name of the one that said it.
-        predicted: how many have a line.
-        stable: how many of them are stable.
-        unreadable: the files without a line.
+        network: name of the network that predicted.
+        predicted: number of predicted images.
+        stable: number of stable images among them.
+        unreadable: the files that could not be read.
     """
 
     network: str
@@ -182,18 +182,18 @@ def write_predictions(
     each_class: bool = False,
     progress: Progress | None = None,
 ) -> PredictionCounts:
-    """Classify image files into a CSV file: path, label, probability, stable, agree.
+    """Predict image files and write a CSV file: path, label, probability, stable, agree.
 
     Args:
-        run: a finished one.
-        paths: of images, and of folders whose images are taken, however deep.
-        output: must not exist; appears when all is done.
-        each_class: also a column ``p(CLASS)`` per class.
-        progress: is told how many files are done.
+        run: a finished run.
+        paths: images, and folders that are searched for images.
+        output: file to write; must not exist.
+        each_class: whether to add a column ``p(CLASS)`` per class.
+        progress: receives the number of files that are done.
 
     Raises:
-        UserError: if run, paths or output are wrong; then nothing is written.
-        Interrupted: after Ctrl-C, SIGTERM or SIGHUP; then neither.
+        UserError: if run, paths or output are wrong; nothing is written.
+        Interrupted: after Ctrl-C, SIGTERM or SIGHUP; nothing is written.
     """
     output = Path(output)
     check_free(output)  # before the work
@@ -256,7 +256,7 @@ def _files(paths: Iterable[Path | str] | Path) -> list[Path]:
 
 
 def _check_shape(run: Run, shape: tuple[int, ...], source: str | None) -> tuple[int, int, int]:
-    """(channels, size, size), which files can be brought to."""
+    """Check that the samples of a run are square images; return (channels, size, size)."""
     if source is not None and SOURCES[source].streamed:
         raise UserError(f"{run.folder}: was trained on {source}, which predict cannot do yet")
     if len(shape) != 3 or shape[0] not in get_args(Channels) or shape[1] != shape[2]:

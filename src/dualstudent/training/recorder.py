@@ -1,4 +1,4 @@
-"""A training with all that a run writes down about it, from the first step or from any other."""
+"""Runs a trainer to the end and writes the files of its run."""
 
 import json
 import os
@@ -29,14 +29,14 @@ _SECONDS_BETWEEN_CHECKPOINTS = 60.0
 
 
 class Recorder:
-    """Trains to the end and keeps metrics, checkpoints, weights and the result in a run's folder.
+    """Trains to the end; writes metrics, checkpoints, weights and the result of a run.
 
-    Of several processes, the leading one writes, and only its callbacks are told anything.
+    With several processes, only the leader writes files and has callbacks.
 
     Args:
-        trainer: at its beginning.
-        run: where to keep what it makes.
-        callbacks: are told how far it is.
+        trainer: a new trainer.
+        run: the run to write to.
+        callbacks: receive the progress.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Recorder:
         self._last_checkpoint = time.monotonic()
 
     def restore(self) -> None:
-        """Go back to the last checkpoint; stay at the beginning if there is none yet."""
+        """Restore the last checkpoint, if there is one."""
         path, trainer = self._run.checkpoint, self._trainer
         if not path.is_file():
             return
@@ -60,10 +60,10 @@ class Recorder:
         )
 
     def run_to_end(self) -> None:
-        """Train what is left.
+        """Train all remaining steps and write the result.
 
         Raises:
-            Interrupted: after a signal to stop; a checkpoint has been written.
+            Interrupted: after a stop signal; a checkpoint has been written.
             LossNotFinite: if the training diverged.
         """
         trainer = self._trainer
@@ -90,7 +90,7 @@ class Recorder:
             callback.on_step(trainer.state.step)
 
     def _save_or_stop(self, stop: StopRequest) -> None:
-        """Save, stop or refuse where any of the processes has a reason to."""
+        """Save a checkpoint, stop, or raise, if any of the processes has a reason to."""
         trainer, tally = self._trainer, self._trainer.data.tally
         overdue = time.monotonic() - self._last_checkpoint > _SECONDS_BETWEEN_CHECKPOINTS
         too_many_broken = tally is not None and tally.too_many
@@ -107,7 +107,7 @@ class Recorder:
 
     @contextmanager
     def _mention_checkpoint(self) -> Iterator[None]:
-        """The last checkpoint is from before a training diverged."""
+        """If the training diverges, add to the message that a good checkpoint exists."""
         try:
             yield
         except LossNotFinite as error:
@@ -124,7 +124,7 @@ class Recorder:
             callback.on_epoch(record)
 
     def _truncate_metrics(self) -> None:
-        """Drop lines written after the checkpoint: those epochs are run again."""
+        """Drop lines written after the checkpoint, whose epochs are trained again."""
         self._run.metrics.touch()
         if self._run.metrics.stat().st_size < self._metrics_size:
             raise UserError(
@@ -170,11 +170,11 @@ class Recorder:
 def summarize_metrics(
     metrics: list[dict[str, Any]], headline: list[str], seconds: float
 ) -> dict[str, Any]:
-    """What a run achieved.
+    """Summarize a run from its metrics.
 
-    The result is the mean over the headline networks at the last epoch. The best epoch and
-    student on the test set, which is how the paper's authors reported, chooses a model by its
-    test error; it stands beside the result, marked as that. Without a test set both are None.
+    The error is the mean over the headline networks at the last epoch. ``chosen_on_test`` is the
+    best epoch and student on the test set, as the paper's authors report; it selects by test
+    error and is marked as such. Without a test set, both are None.
     """
     last = metrics[-1]
     errors = [last["test"][name]["error"] for name in headline if last["test"]]

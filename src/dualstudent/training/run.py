@@ -1,4 +1,4 @@
-"""A run's folder: all that it made, enough to continue it exactly."""
+"""The folder of a run and its files."""
 
 import fcntl
 import json
@@ -23,37 +23,37 @@ _RESULT = {"headline", "networks", "seconds", "versions"}
 
 @dataclass(frozen=True)
 class Run:
-    """Where the files of one run are.
+    """The files of one run.
 
     Attributes:
-        folder: of the run.
+        folder: folder of the run.
     """
 
     folder: Path
 
     @property
     def recipe(self) -> Path:
-        """The recipe with every setting spelled out."""
+        """The recipe with all settings."""
         return self.folder / "recipe.toml"
 
     @property
     def about(self) -> Path:
-        """Format of the folder and versions of what made it."""
+        """Format of the folder, fingerprint of the data, and versions of packages."""
         return self.folder / "run.json"
 
     @property
     def split(self) -> Path:
-        """Which samples of the data set had a label; not there for data handed over."""
+        """The labeled samples of the data set; missing for data from Python."""
         return self.folder / "split.json"
 
     @property
     def metrics(self) -> Path:
-        """One line of JSON an epoch; equal for equal recipes, so without times."""
+        """One line of JSON per epoch, without times, so that equal recipes give equal files."""
         return self.folder / "metrics.jsonl"
 
     @property
     def checkpoint(self) -> Path:
-        """Everything needed to continue."""
+        """The state of the training, to continue from."""
         return self.folder / "checkpoint.safetensors"
 
     @property
@@ -63,27 +63,31 @@ class Run:
 
     @property
     def result(self) -> Path:
-        """The figures of the last epoch; there only if the run has finished."""
+        """The figures of the last epoch; exists only if the run has finished."""
         return self.folder / "result.json"
 
     @property
     def log(self) -> Path:
-        """The images that could not be read, a line each; there only if there were any."""
+        """The images that could not be read, one per line; exists only if there are any."""
         return self.folder / "log.txt"
 
     @property
     def curves(self) -> Path:
-        """A picture of the run."""
+        """A picture of the learning curves."""
         return self.folder / "curves.png"
 
     @property
     def page(self) -> Path:
-        """All of it to look at, in a browser."""
+        """The report as an HTML page."""
         return self.folder / "report.html"
 
     @classmethod
     def create(cls, folder: Path, recipe: Recipe, data: PreparedData) -> "Run":
-        """A new run, there as a whole or not at all; never where there is something already."""
+        """Create the folder of a new run, atomically.
+
+        Raises:
+            UserError: if the folder exists and is not empty.
+        """
         cls.check_free(folder)
         partial = cls(folder.with_name(folder.name + ".partial"))
         partial.folder.mkdir(parents=True, exist_ok=True)
@@ -97,7 +101,11 @@ class Run:
 
     @classmethod
     def check_free(cls, folder: Path) -> None:
-        """Refuse a folder that a run would overwrite, or that cannot be made."""
+        """Check that a new run can be created in ``folder``.
+
+        Raises:
+            UserError: if it exists and is not empty, or cannot be created.
+        """
         for above in folder.parents:
             if above.is_file():
                 raise UserError(f"{above} is a file, no folder; choose another --out")
@@ -107,7 +115,11 @@ class Run:
 
     @classmethod
     def open(cls, folder: Path | str) -> "Run":
-        """An existing run of this version's format."""
+        """Open an existing run.
+
+        Raises:
+            UserError: if there is no run of this version's format.
+        """
         folder = Path(folder)
         run = cls(folder)
         if not folder.exists():
@@ -123,15 +135,19 @@ class Run:
 
     @property
     def evaluated_part(self) -> Literal["test", "validation", "source validation"]:
-        """What it is evaluated on, if there is any."""
+        """The part that it is evaluated on."""
         return self.read_recipe().data.evaluated_part
 
     def read_fingerprint(self) -> object:
-        """Of the data that the run began with."""
+        """Read the fingerprint of the data that the run started with."""
         return _read_object(self.about).get("data")
 
     def check_same_data(self, data: PreparedData) -> None:
-        """Refuse other images or labels than the run began with."""
+        """Check that ``data`` are the data that the run started with.
+
+        Raises:
+            UserError: otherwise.
+        """
         if self.read_fingerprint() != data.fingerprint():
             raise UserError(
                 f"{self.folder}: the images or labels found now are not those the run began with; "
@@ -139,17 +155,21 @@ class Run:
             )
 
     def check_recipe(self, recipe: Recipe) -> None:
-        """Refuse a run of another recipe than this one."""
+        """Check that the run has this recipe.
+
+        Raises:
+            UserError: otherwise.
+        """
         if not self.read_recipe().defines_same_run_as(recipe):
             raise UserError(f"{self.folder} holds a run of another recipe; choose another --out")
 
     def read_recipe(self) -> Recipe:
-        """The recipe as it was when the run began."""
+        """Read the recipe of the run."""
         with warnings.catch_warnings(action="ignore", category=RenamedKeyWarning):
-            return load_recipe(self.recipe)  # nobody edits it, so nobody needs to be told
+            return load_recipe(self.recipe)  # the user need not edit it
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """What was measured, epoch by epoch."""
+        """Read the metrics, one record per epoch."""
         try:
             return [json.loads(line) for line in self.metrics.read_text().splitlines()]
         except (OSError, ValueError) as error:
@@ -157,14 +177,14 @@ class Run:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep other processes from training the run at the same time.
+        """Lock the run, so that no other process trains it at the same time.
 
         Raises:
-            UserError: if one does.
+            UserError: if another process trains it.
         """
         with self.about.open("rb") as file:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with the process
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # released with the process
             except BlockingIOError as error:
                 raise UserError(
                     f"{self.folder} is being trained by another process; wait for it, or stop it"
@@ -172,9 +192,13 @@ class Run:
             yield
 
     def read_result(self) -> dict[str, Any]:
-        """The figures of a finished run."""
+        """Read the figures of a finished run.
+
+        Raises:
+            UserError: if the run has not finished, or the file is damaged.
+        """
         if not self.result.is_file():
-            with self.lock():  # says so if it is still on its way
+            with self.lock():  # raises if it is being trained right now
                 raise UserError(
                     f"{self.folder} has not finished; "
                     f"continue it with 'dualstudent resume {self.folder}'"
@@ -196,7 +220,7 @@ def _read_object(path: Path) -> dict[str, Any]:
 
 
 def list_versions() -> dict[str, str]:
-    """Of Python and of everything that can change a number."""
+    """Return the versions of Python and of all packages that can change results."""
     packages = (
         "dualstudent",
         "torch",

@@ -1,4 +1,4 @@
-"""All that changes during a training, and so all that a checkpoint holds."""
+"""The state of a training, which a checkpoint saves."""
 
 import math
 from collections.abc import Sequence
@@ -13,16 +13,16 @@ from dualstudent.methods import Method, StudentLoss
 
 @dataclass
 class TrainState:
-    """Where a training stands.
+    """The state of a training: everything that changes from step to step.
 
     Attributes:
-        method: of the current stage, with its students and whatever else it remembers.
-        optimizers: one for each student.
-        stage: which stage it is, counted from 0.
-        step: how many steps are done, over all stages.
-        sums: of the loss terms since the epoch began; None at its beginning.
-        terms: (student, name) of each of them.
-        seconds: that training and tests have taken so far.
+        method: the method of the current stage, with its students.
+        optimizers: one optimizer per student.
+        stage: number of the current stage, from 0.
+        step: number of steps done, over all stages.
+        sums: (terms,) sums of the loss terms in this epoch; None at its start.
+        terms: (student, name) of each loss term.
+        seconds: duration of training and evaluation so far.
     """
 
     method: Method
@@ -34,13 +34,13 @@ class TrainState:
     seconds: float = 0.0
 
     def add(self, losses: Sequence[StudentLoss]) -> None:
-        """Sum the terms where they are: nothing is copied to the host in a step."""
+        """Add the loss terms of a step to the sums, on their device."""
         values = torch.stack([term.detach() for loss in losses for term in loss.terms.values()])
         self.terms = [(i, name) for i, loss in enumerate(losses) for name in loss.terms]
         self.sums = values if self.sums is None else self.sums + values
 
     def by_student(self, values: Tensor | None) -> list[dict[str, float]]:
-        """Name → value of the terms of each student, from one value a term."""
+        """Return name → value for each student, given (terms,) values."""
         found: list[dict[str, float]] = [{} for _ in self.method.students]
         numbers = [] if values is None else values.tolist()
         for (student, name), value in zip(self.terms, numbers, strict=True):
@@ -48,7 +48,7 @@ class TrainState:
         return found
 
     def find_broken(self, values: Tensor) -> tuple[int, str] | None:
-        """The first term whose value is not a finite number; None if all are."""
+        """Return the first term whose value is not finite; None if all are."""
         if bool(values.isfinite().all()):
             return None
         pairs = zip(self.terms, values.tolist(), strict=True)

@@ -1,4 +1,4 @@
-"""The trainer: all that a recipe stands for, step by step."""
+"""The trainer, which trains the students of a recipe step by step."""
 
 import dataclasses
 from collections.abc import Callable
@@ -26,30 +26,30 @@ _STEPS_BETWEEN_CHECKS = 50
 
 
 class LossNotFinite(UserError):
-    """Training diverged."""
+    """The training diverged: a loss or a weight is not finite."""
 
 
 class Trainer:
-    """Data, students and optimizers of a recipe, and where their training stands.
+    """Trains the students of a recipe in memory.
 
-    Nothing is written and nothing is shown: see :func:`dualstudent.train` for that. The global
-    random state is the same after every step as before it.
+    It writes no files and shows nothing; :func:`dualstudent.train` does. The global random state
+    is not changed by a step.
 
     Args:
-        recipe: what to build.
-        data: what to learn from, instead of what ``recipe.data`` names. Its perturbations are its
-            own: ``recipe.transforms`` and ``recipe.normalization`` are not looked at.
-        check: is shown the data before anything is built for them, and may refuse them.
+        recipe: the recipe.
+        data: training data to use instead of ``recipe.data``. They have their own perturbations;
+            ``recipe.transforms`` and ``recipe.normalization`` are ignored.
+        check: called with the data before anything else is built; may raise.
 
     Attributes:
-        recipe: as it is trained; without ``data`` if those were handed over.
-        data: what it learns from.
-        state: where it stands, with the method and the optimizers of the current stage.
-        schedule: of the current stage.
-        evaluator: of the test part.
+        recipe: the recipe; its ``data`` are empty if other data were given.
+        data: the training data.
+        state: the state, with the method and the optimizers of the current stage.
+        schedule: the schedule of the current stage.
+        evaluator: evaluates networks on the test part.
 
     Raises:
-        UserError: if data and recipe do not fit together; nothing has been written by then.
+        UserError: if data and recipe do not fit together.
 
     Example:
         >>> from dualstudent import load_recipe
@@ -86,12 +86,12 @@ class Trainer:
 
     @property
     def method(self) -> Method:
-        """Of the current stage."""
+        """The method of the current stage."""
         return self.state.method
 
     @property
     def total_steps(self) -> int:
-        """Of all stages."""
+        """Number of steps of all stages."""
         return self.recipe.epochs * self.schedule.steps_per_epoch
 
     @property
@@ -99,10 +99,10 @@ class Trainer:
         return self.state.step >= self.total_steps
 
     def advance(self) -> dict[str, Any] | None:
-        """Take a step; at the end of an epoch, return what happened in it.
+        """Take the next step; at the end of an epoch, return its record for the metrics.
 
         Raises:
-            LossNotFinite: at the latest 50 steps, or an epoch, after it happened.
+            LossNotFinite: if the training diverged; checked every 50 steps and every epoch.
         """
         state, length = self.state, self.schedule.steps_per_epoch
         if state.step == self._stage_end:
@@ -115,7 +115,7 @@ class Trainer:
             return None if self.state.step % length else self._finish_epoch()
 
     def take_step(self, step: int) -> list[StudentLoss]:
-        """Take step ``step`` of the current stage; all it draws is a function of (seed, step)."""
+        """Take step ``step`` of the current stage; its randomness depends on (seed, step)."""
         rank, within = self.fabric.global_rank, step - self._stage_start
         torch.manual_seed(derive_seed(self.recipe.seed, "step", step, *([rank] if rank else [])))
         terms = self._wrapped(self._loader.batch(step), self.schedule.ramp(within))
@@ -133,7 +133,11 @@ class Trainer:
         return losses
 
     def check_finite(self) -> None:
-        """Refuse to go on with a loss that is not a number."""
+        """Check that all losses of this epoch are finite.
+
+        Raises:
+            LossNotFinite: otherwise.
+        """
         if self.state.sums is None:
             return
         broken = self.state.find_broken(gather_ranks(self.fabric, self.state.sums).mean(dim=0))
@@ -149,7 +153,11 @@ class Trainer:
         )
 
     def check_weights(self) -> None:
-        """Refuse weights that are not numbers."""
+        """Check that all weights are finite.
+
+        Raises:
+            LossNotFinite: otherwise.
+        """
         if not all(bool(p.isfinite().all()) for p in self.method.parameters()):
             raise LossNotFinite(
                 f"weights are no longer finite at step {self.state.step}; try a smaller "
@@ -157,9 +165,9 @@ class Trainer:
             )
 
     def evaluate(self) -> dict[str, Any]:
-        """The figures of the test after an epoch, as they stand in the metrics.
+        """Evaluate after an epoch; return the figures for the metrics.
 
-        Nothing if the recipe leaves this epoch out.
+        They are empty if the recipe does not evaluate this epoch.
         """
         epoch = self.state.step // self.schedule.steps_per_epoch
         if epoch % self.recipe.evaluation.every and not self.done:
@@ -178,7 +186,7 @@ class Trainer:
             self._enter_stage(number)
 
     def close(self) -> None:
-        """End the worker processes of the batches, if there are any."""
+        """Stop the worker processes that make batches, if there are any."""
         self._loader.close()
 
     def _enter_stage(self, number: int) -> None:
@@ -245,7 +253,11 @@ class Trainer:
 
 
 def build_method(recipe: Recipe, data: PreparedData) -> Method:
-    """The recipe's method with its students, each in an initial state of its own."""
+    """Build the method of a recipe with newly initialized students.
+
+    Raises:
+        UserError: if the method or network does not suit the data.
+    """
     channels, *size = shape = data.train.shape
     image_size = min(size) if size else None
     classes = len(data.classes)
@@ -268,7 +280,7 @@ def _find_method_class(recipe: Recipe) -> type[Method]:
 
 
 def _continue_students(before: Method, after: Method) -> None:
-    """Student i begins with the weights of student i of the stage before, if there was one."""
+    """Copy the weights of student i of the stage before to student i."""
     for old, new in zip(before.students, after.students, strict=False):
         try:
             new.load_state_dict(old.state_dict())
