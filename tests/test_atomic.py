@@ -32,12 +32,12 @@ def test_what_was_begun_leaves_no_trace(tmp_path: Path) -> None:
 def test_a_new_file_takes_no_place_that_is_taken(tmp_path: Path) -> None:
     path = tmp_path / "file.txt"
     path.write_text("precious")
-    with pytest.raises(UserError, match="already exists; choose another"), create_file(path):
+    with pytest.raises(UserError, match="exists"), create_file(path):
         raise AssertionError
     assert path.read_text() == "precious"
-    with pytest.raises(UserError, match="is a folder; give a file in it"):
+    with pytest.raises(UserError, match="folder"):
         create_file(tmp_path).__enter__()
-    with pytest.raises(UserError, match=r"there is no folder .*nowhere; make it first"):
+    with pytest.raises(UserError, match=r"no folder .*nowhere"):
         create_file(tmp_path / "nowhere" / "file.txt").__enter__()
 
 

@@ -50,10 +50,10 @@ def test_labels_of_any_kind_and_unknown_ones(y: Any, classes: list[Any], codes: 
 @pytest.mark.parametrize(
     ("y", "message"),
     [
-        ([-1, -1], "no label at all"),
-        ([None, None], "no label at all"),
-        (["a", "a", None], "one class only, .*'a'"),
-        ([1, -1, 1], "one class only, .*-1 means"),
+        ([-1, -1], "no label"),
+        ([None, None], "no label"),
+        (["a", "a", None], "one class .*'a'"),
+        ([1, -1, 1], "one class .*-1"),
         ([[1], [2]], "one dimension"),
         ([0.5, 1.5], "Unknown label type"),
         ([0.0, np.inf], "infinity"),
@@ -95,23 +95,23 @@ def test_a_test_set_is_scaled_like_the_training_data_and_coded_like_its_labels()
     scale = float(np.std(X))
     torch.testing.assert_close(clean(data.test), torch.tensor([[4 / scale], [0.0]]))
     assert data.test_labels.tolist() == [1, 0]
-    with pytest.raises(UserError, match="labels z are not among those of y"):
+    with pytest.raises(UserError, match="test: labels z "):
         prepare_arrays(X, ["x", "y", -1], test=(other, ["y", "z"]))
     with pytest.raises(UserError, match=r"shape \(2,\)"):
         prepare_arrays(X, ["x", "y", -1], test=([[1.0, 2.0]], ["y"]))
-    with pytest.raises(UserError, match=r"test must be a pair \(X, y\)"):
+    with pytest.raises(UserError, match=r"test .*\(X, y\)"):
         prepare_arrays(X, ["x", "y", -1], test=X)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("X", "message"),
     [
-        (BYTES[:5], "5 samples but y 6"),
-        (BYTES.astype(float), "floats must have values from 0 to 1, found 0 to 255"),
-        (BYTES.astype(int) - 1, "integers must have values from 0 to 255, found -1"),
-        (np.where(BYTES > 3, BYTES / 255, np.nan), "floats must have values from 0 to 1"),
-        (BYTES.transpose(0, 3, 1, 2), "channels of an array come last"),
-        (BYTES[:, 0, 0, 0], r"use \(samples, features\)"),
+        (BYTES[:5], "X .*5 samples .*y 6"),
+        (BYTES.astype(float), "floats .* 0 to 1, .* 0 to 255"),
+        (BYTES.astype(int) - 1, "integers .* 0 to 255, .* -1"),
+        (np.where(BYTES > 3, BYTES / 255, np.nan), "floats .* 0 to 1"),
+        (BYTES.transpose(0, 3, 1, 2), r"X\.transpose\(0, 2, 3, 1\)"),
+        (BYTES[:, 0, 0, 0], r"\(samples, features\)"),
     ],
 )
 def test_images_that_cannot_be_meant_are_refused(X: np.ndarray, message: str) -> None:
@@ -127,7 +127,7 @@ def test_perturbations_reach_the_views() -> None:
     for data in (images, features):
         one, other = data.train.make_views(torch.arange(6), [None, Draw("weak", torch.Generator())])
         assert (other - one).std().item() == pytest.approx(0.1, rel=0.2)
-    with pytest.raises(UserError, match="out of sight"):
+    with pytest.raises(UserError, match="translate"):
         prepare_arrays(BYTES, y, transforms=Transforms(weak=Transform(translate=4)))
 
 
@@ -195,7 +195,7 @@ def test_images_of_a_dataset_are_decoded_like_files() -> None:
 def test_a_broken_image_of_a_dataset_is_named() -> None:
     whole, content = opened(Image.fromarray(BYTES[0]), "PNG")
     broken = Image.open(BytesIO(content[:-30]))
-    with pytest.raises(UserError, match=r"sample 1 of the dataset: broken or cut off"):
+    with pytest.raises(UserError, match=r"sample 1 of the dataset: "):
         arrays_from_dataset(Pictures([whole, broken], [0, 1]))
 
 
@@ -209,5 +209,5 @@ def test_a_dataset_of_vectors() -> None:
 def test_datasets_that_cannot_be_read_as_one_array() -> None:
     with pytest.raises(UserError, match="empty"):
         arrays_from_dataset(Pictures([], []))
-    with pytest.raises(UserError, match=r"sample 1 of the dataset has shape \(3, 5, 3\)"):
+    with pytest.raises(UserError, match=r"sample 1 .*\(3, 5, 3\)"):
         arrays_from_dataset(Pictures([BYTES[0], BYTES[1, :3]], [0, 1]))

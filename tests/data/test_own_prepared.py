@@ -234,8 +234,8 @@ def test_formats_and_sizes_can_be_mixed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("source", "mnist", "source is for published data sets and does not go with path"),
-        ("labels", 20, "labels is for published data sets"),
+        ("source", "mnist", "source .* path"),
+        ("labels", 20, "labels .* path"),
         ("validation", 1.0, "less than 1"),
     ],
 )
@@ -246,20 +246,20 @@ def test_settings_that_do_not_go_with_a_path(key: str, value: object, message: s
 
 def test_a_folder_whose_name_is_no_text_is_refused_before_anything_is_done(tmp_path: Path) -> None:
     folder = write_digits(tmp_path / os.fsdecode(b"d\xff"), unlabeled=5, test=0)
-    with pytest.raises(UserError, match=r"data\.path = .*is not UTF-8, as recipes are; rename"):
+    with pytest.raises(UserError, match=r"data\.path = .*UTF-8"):
         use_own_images("demo", locate_images(folder), [])
 
 
 def test_settings_that_need_a_path() -> None:
-    with pytest.raises(UserError, match="data: validation is for own images; name their path"):
+    with pytest.raises(UserError, match=r"data: validation .* path"):
         load_recipe("demo", ["data.validation=0.2"])
 
 
 def test_validation_is_refused_beside_a_test_and_of_too_few_labels(tmp_path: Path) -> None:
     digits = write_digits(tmp_path / "digits", labeled=2, unlabeled=5, test=5)
     settings = DataSettings(path=digits, image_size=8, validation=0.2)
-    with pytest.raises(UserError, match=r"validation = 0\.2, but .* has test images"):
+    with pytest.raises(UserError, match=r"data\.validation = 0\.2, .* test"):
         prepare(settings, seed=0)
     shutil.rmtree(digits / "test")
-    with pytest.raises(UserError, match=r"0\.2 of the 20 labels of .* is not one label"):
+    with pytest.raises(UserError, match=r"data\.validation = 0\.2 .*20 labels"):
         prepare(settings, seed=0)

@@ -54,13 +54,13 @@ def test_every_sample_has_the_same_chance_within_its_class() -> None:
 
 @pytest.mark.parametrize("count", [3, 10, 41])
 def test_a_count_that_cannot_be_balanced_is_refused(count: int) -> None:
-    with pytest.raises(UserError, match=f"data.labels = {count} .* animals; use a multiple of 4"):
+    with pytest.raises(UserError, match=f"data.labels = {count} .* animals; .* multiple of 4"):
         choose_labeled(ANIMALS, count, seed=0)
 
 
 def test_more_labels_than_a_class_has_are_refused() -> None:
     assert len(choose_labeled(ANIMALS, 48, seed=0)) == 48
-    with pytest.raises(UserError, match="asks for 13 labels of class 'dog', but animals has 12"):
+    with pytest.raises(UserError, match=r"13 labels .*'dog', .*animals .*12"):
         choose_labeled(ANIMALS, 52, seed=0)
 
 
@@ -70,7 +70,7 @@ def test_images_are_chosen_like_labels_but_independently_of_them() -> None:
     assert ANIMALS.labels[images].bincount().tolist() == [5] * 4
     assert not torch.equal(images, labels)
     assert torch.equal(images, choose_images(ANIMALS, 20, seed=3))
-    with pytest.raises(UserError, match=r"data\.images = 52 asks for 13 images of class 'dog'"):
+    with pytest.raises(UserError, match=r"data\.images = 52 .*13 images .*'dog'"):
         choose_images(ANIMALS, 52, seed=0)
 
 
@@ -91,9 +91,7 @@ def test_a_class_too_small_for_its_share_gives_all_it_has() -> None:
 
 
 def test_a_share_of_less_than_one_label_for_each_class_is_refused() -> None:
-    with pytest.raises(
-        UserError, match=r"'3\.7%' of 107 images is less than one for each of the 4"
-    ):
+    with pytest.raises(UserError, match=r"data\.labels = '3\.7%' .*107 images .* 4 "):
         choose_labeled(ANIMALS, "3.7%", seed=0)
 
 
@@ -128,7 +126,7 @@ def test_a_manifest_of_other_data_is_refused(tmp_path: Path) -> None:
     write_manifest(path, ANIMALS, choose_labeled(ANIMALS, 20, seed=5), seed=5)
     fewer = ANIMALS.select(torch.arange(100))
 
-    with pytest.raises(UserError, match=r"split\.json: belongs to 'animals' with 107 .* 100"):
+    with pytest.raises(UserError, match=r"split\.json: .*'animals' .*107 .* 100"):
         read_manifest(path, fewer)
 
 
@@ -143,12 +141,12 @@ def test_what_is_not_a_manifest_is_refused(tmp_path: Path, content: str) -> None
     path = tmp_path / "split.json"
     path.write_bytes(content.encode(errors="surrogateescape"))
 
-    with pytest.raises(UserError, match=r"split\.json: not a readable split manifest"):
+    with pytest.raises(UserError, match=r"split\.json: .*manifest"):
         read_manifest(path, ANIMALS)
 
 
 def test_a_manifest_that_does_not_exist_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"nowhere\.json: not a readable split manifest"):
+    with pytest.raises(UserError, match=r"nowhere\.json: .*manifest"):
         read_manifest(tmp_path / "nowhere.json", ANIMALS)
 
 
@@ -168,7 +166,7 @@ def test_a_manifest_that_does_not_exist_is_refused(tmp_path: Path) -> None:
 def test_indices_that_cannot_be_are_refused(tmp_path: Path, labeled: object) -> None:
     path = changed_manifest(tmp_path / "split.json", labeled=labeled)
 
-    with pytest.raises(UserError, match=r"split\.json: 'labeled' must be"):
+    with pytest.raises(UserError, match=r"split\.json: 'labeled' "):
         read_manifest(path, ANIMALS)
 
 

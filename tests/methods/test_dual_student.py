@@ -266,7 +266,7 @@ def test_each_term_reaches_what_it_should(
 
 @pytest.mark.parametrize("count", [0, 1, 3])
 def test_wrong_number_of_students_is_refused(count: int) -> None:
-    with pytest.raises(ValueError, match=rf"dual-student trains 2 student\(s\), got {count}"):
+    with pytest.raises(ValueError, match=rf"dual-student .*2 student.* {count}$"):
         DualStudent([small_network(number) for number in range(count)])
 
 
@@ -298,5 +298,5 @@ def test_extreme_logits_give_finite_losses_and_gradients(largest: float, distanc
 def test_students_in_the_same_state_are_refused() -> None:
     student = DigitsCNN()
     for pair in ([student, student], [student, copy.deepcopy(student)]):
-        with pytest.raises(ValueError, match="students 1 and 2 start in the same state"):
+        with pytest.raises(ValueError, match="students 1 and 2 "):
             DualStudent(pair)

@@ -143,7 +143,7 @@ def test_the_papers_pool_drops_a_row_and_a_column() -> None:
 def test_a_pool_larger_than_the_map_is_an_error() -> None:
     settings = DigitsCNNSettings(pool=6)
     build_network(settings, 1, 10, image_size=24, seed=0, student=0)
-    with pytest.raises(UserError, match="at least 24 pixels a side, the data have 23"):
+    with pytest.raises(UserError, match=r"24 pixels .* 23"):
         build_network(settings, 1, 10, image_size=23, seed=0, student=0)
 
 

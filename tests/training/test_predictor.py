@@ -90,7 +90,7 @@ def test_a_foreign_model_is_refused(run: Run, notes: dict[str, object]) -> None:
     content, (tensors, _) = run.model.read_bytes(), read_tensors(run.model)
     write_tensors(run.model, tensors, notes)
     try:
-        with pytest.raises(UserError, match="is not the model of a run of this version"):
+        with pytest.raises(UserError, match=r"model\.safetensors: .*version"):
             Predictor(run)
     finally:
         run.model.write_bytes(content)
@@ -99,7 +99,7 @@ def test_a_foreign_model_is_refused(run: Run, notes: dict[str, object]) -> None:
 def test_the_model_of_a_run_on_other_data_is_refused(run: Run, tmp_path: Path) -> None:
     other = train(small_recipe("data.labels=20", "schedule.epochs=1"), tmp_path / "other")
     shutil.copy(run.model, other.model)
-    with pytest.raises(UserError, match="is of another run, on other data; bring its own back"):
+    with pytest.raises(UserError, match=r"model\.safetensors: .*another run"):
         Predictor(other)
 
 
@@ -107,11 +107,11 @@ def test_a_model_in_pieces_or_of_another_network_is_refused(run: Run, tmp_path: 
     content, recipe = run.model.read_bytes(), run.recipe.read_text()
     try:
         run.model.write_bytes(content[:5_000])
-        with pytest.raises(UserError, match="cannot be read as a file of dualstudent"):
+        with pytest.raises(UserError, match=r"model\.safetensors: .*read"):
             Predictor(run)
         run.model.write_bytes(content)
         run.recipe.write_text(recipe.replace("width = 1", "width = 2"))
-        with pytest.raises(UserError, match="does not fit the network of"):
+        with pytest.raises(UserError, match=r"model\.safetensors: .*recipe\.toml"):
             Predictor(run)
     finally:
         run.model.write_bytes(content)
@@ -138,12 +138,12 @@ def test_runs_that_cannot_predict_from_files(run: Run, tmp_path: Path) -> None:
     data = prepare_arrays(rng.normal(size=(40, 8)), ["a", "b"] * 20)
     changes.append("network.name=mlp")
     vectors = train(load_recipe("demo", changes), tmp_path / "vectors", data=data)
-    with pytest.raises(UserError, match=r"samples of \[8\], not on images"):
+    with pytest.raises(UserError, match=r"\[8\], not .*images"):
         Predictor(vectors)
     vectors.result.unlink()
-    with pytest.raises(UserError, match="has not finished; continue it with"):
+    with pytest.raises(UserError, match="dualstudent resume"):
         Predictor(vectors)
     about = json.loads(vectors.about.read_text())
     vectors.about.write_text(json.dumps(about | {"format": 1}))
-    with pytest.raises(UserError, match="has format 1, this version of dualstudent reads"):
+    with pytest.raises(UserError, match="format 1,"):
         Run.open(vectors.folder)

@@ -83,7 +83,7 @@ def test_other_labels_than_the_run_began_with_are_refused(
     manifest = json.loads(split.read_text())
     others = [p for p in range(100) if p not in manifest["labeled"]]
     split.write_text(json.dumps(manifest | {"labeled": others[:50]}))
-    with pytest.raises(UserError, match="labels found now are not those the run began with"):
+    with pytest.raises(UserError, match="images or labels"):
         resume(tmp_path / "run")
 
 
@@ -91,7 +91,7 @@ def test_lost_metrics_are_not_made_up(tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
         train(small_recipe(), tmp_path / "run", RaisesSignalAt(40))
     (tmp_path / "run" / "metrics.jsonl").unlink()
-    with pytest.raises(UserError, match="shorter than it was at the last checkpoint"):
+    with pytest.raises(UserError, match=r"metrics\.jsonl"):
         resume(tmp_path / "run")
 
 
@@ -117,7 +117,7 @@ def test_a_run_is_there_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_a_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="is not a run"):
+    with pytest.raises(UserError, match=r"run\.json"):
         resume(tmp_path)
 
 
@@ -127,8 +127,8 @@ def test_a_run_is_trained_by_one_process_at_a_time(tmp_path: Path) -> None:
     run = Run.open(tmp_path / "run")
     with run.lock():
         for use in (lambda: resume(run.folder), run.read_result):
-            with pytest.raises(UserError, match="is being trained by another process"):
+            with pytest.raises(UserError, match="another process"):
                 use()
-    with pytest.raises(UserError, match="has not finished; continue it with"):
+    with pytest.raises(UserError, match="dualstudent resume"):
         run.read_result()
     assert resume(run.folder).read_result()["epochs"] == 2

@@ -79,7 +79,7 @@ def test_whoever_continues_a_run_hands_its_data_over_again(tmp_path: Path) -> No
     whole = train(recipe(), tmp_path / "whole", data=digits())
     with pytest.raises(RuntimeError, match="unplugged"):
         train(recipe(), tmp_path / "run", Unplugged(), digits())
-    with pytest.raises(UserError, match="handed over from Python, as the argument data"):
+    with pytest.raises(UserError, match=r"data\.source"):
         resume(tmp_path / "run")
     with pytest.raises(UserError, match="not those the run began with"):
         resume(tmp_path / "run", data=digits(with_test=False))
@@ -104,7 +104,7 @@ def test_a_run_without_a_test_set_trains_and_says_that_nothing_was_tested(tmp_pa
     run = train(recipe(), tmp_path / "run", data=data)
     result = run.read_result()
     assert (result["error"], result["networks"]) == (None, {})
-    with pytest.raises(UserError, match="neither a test part nor a validation part"):
+    with pytest.raises(UserError, match=r"test .*validation"):
         evaluate_run(run, data)
 
 
@@ -115,5 +115,5 @@ def test_a_training_that_diverges_says_so() -> None:
         while not trainer.done:
             trainer.advance()
 
-    with pytest.raises(LossNotFinite, match=r"smaller optimizer\.learning_rate than 1e\+30"):
+    with pytest.raises(LossNotFinite, match=r"optimizer\.learning_rate .*1e\+30"):
         to_the_end()

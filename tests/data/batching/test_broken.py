@@ -29,7 +29,7 @@ def test_without_broken_ones_there_is_no_log(tmp_path: Path) -> None:
 
 
 def test_without_a_log_there_is_a_warning() -> None:
-    with pytest.warns(DataWarning, match=r"left out: a\.JPEG: cut off"):
+    with pytest.warns(DataWarning, match=r"a\.JPEG: cut off"):
         Tally(0.5).add(10, ["a.JPEG: cut off"])
 
 
@@ -41,7 +41,7 @@ def test_the_share_counts_from_a_thousand_on(tmp_path: Path) -> None:
     assert not tally.too_many
     tally.add(1, ["10.JPEG: cut off"])
     assert tally.too_many
-    with pytest.raises(UserError, match=r"11 of 11 images looked at .* last one was 10\.JPEG"):
+    with pytest.raises(UserError, match=r"11 of 11 images .* 10\.JPEG"):
         tally.raise_too_many()
     assert len((tmp_path / "log.txt").read_text().splitlines()) == 11
 
@@ -54,7 +54,7 @@ def test_the_share_is_of_all_that_was_looked_at(tmp_path: Path) -> None:
     assert not tally.too_many
     tally.add(1, ["a.JPEG: cut off"])
     assert tally.too_many
-    with pytest.raises(UserError, match=r"more than data\.broken_share = 0\.01"):
+    with pytest.raises(UserError, match=r"data\.broken_share = 0\.01"):
         tally.raise_too_many()
 
 
@@ -81,5 +81,5 @@ def test_processes_that_share_a_log_name_and_count_each_once(tmp_path: Path) -> 
 def test_too_many_that_another_process_met_are_in_the_log(tmp_path: Path) -> None:
     tally = Tally(0.01)
     tally.write_to(tmp_path / "log.txt")
-    with pytest.raises(UserError, match=r"too many .*log\.txt names them; more than data\.bro"):
+    with pytest.raises(UserError, match=r"log\.txt .*data\.broken_share"):
         tally.raise_too_many()

@@ -219,23 +219,19 @@ def test_steps_per_epoch_of_the_paper(
 @pytest.mark.parametrize(
     ("labels", "size", "labeled", "telling"),
     [
+        pytest.param(20, 8, 8, r"batch\.labeled = 8 .* batch\.size = 8", id="labeled only"),
         pytest.param(
-            20, 8, 8, r"batch\.labeled = 8 leaves no room .* batch\.size = 8", id="labeled only"
+            20, 8, 9, r"batch\.labeled = 9 .* batch\.size = 8", id="more labeled than all"
         ),
-        pytest.param(20, 8, 9, r"batch\.labeled = 9 leaves no room", id="more labeled than all"),
         pytest.param(
             20,
             100,
             10,
-            r"batch\.size − batch\.labeled = 90 is more than the 80 samples",
+            r"batch\.size − batch\.labeled = 90 .* 80 samples",
             id="too few unlabeled",
         ),
-        pytest.param(
-            100, 101, 101, r"batch\.size = 101 is more than the 100 samples", id="too few of all"
-        ),
-        pytest.param(
-            100, 50, 10, r"batch\.labeled = 10 must be batch\.size = 50", id="not all of all"
-        ),
+        pytest.param(100, 101, 101, r"batch\.size = 101 .* 100 samples", id="too few of all"),
+        pytest.param(100, 50, 10, r"batch\.labeled = 10 .*batch\.size = 50", id="not all of all"),
     ],
 )
 def test_batches_that_cannot_be_filled_are_refused(

@@ -112,7 +112,7 @@ def test_a_worker_leaves_signals_to_its_parent_and_its_death_is_one_line(folder:
         for _ in range(2):  # it does not skip what failed
             with pytest.raises(RuntimeError, match="a mistake of the programmer"):
                 chunks.get(5)
-        with pytest.raises(UserError, match=r"one of 1 worker processes died.*data\.workers"):
+        with pytest.raises(UserError, match=r"1 worker process.*died.*data\.workers"):
             chunks.get(40)
 
 
@@ -206,5 +206,5 @@ def test_too_many_broken_images_stop(tmp_path: Path) -> None:
         data = prepared(folder, 0, share)
         assert data.tally is not None
         data.tally.write_to(tmp_path / "log.txt")
-        with pytest.raises(UserError, match=r"cannot be read, the last"):
+        with pytest.raises(UserError, match="cannot be read"):
             BatchLoader(data, BatchSettings(size=12, labeled=4), seed=3).batch(0)

@@ -94,7 +94,7 @@ def test_a_batch_may_be_larger_than_the_number_of_samples() -> None:
 
 
 def test_too_few_samples_for_a_whole_batch_are_an_error() -> None:
-    with pytest.raises(ValueError, match="3 unlabeled samples are fewer than one batch of 4"):
+    with pytest.raises(ValueError, match=r"3 unlabeled samples .*4"):
         Sampler(indices(3), 4, seed=0, name="unlabeled", whole_batches=True)
 
 

@@ -73,7 +73,7 @@ def test_classes_may_lie_in_a_folder_labeled(tmp_path: Path) -> None:
 
 def test_unlabeled_images_that_are_not_where_they_should_be_are_missed(tmp_path: Path) -> None:
     made(tmp_path, "a/1.png", "b/1.png", "unlabeled/1.png")
-    with pytest.raises(UserError, match=r"has no folder 'rest', .*; it has a, b, unlabeled$"):
+    with pytest.raises(UserError, match=r"'rest'.* a, b, unlabeled$"):
         list_folder(tmp_path, unlabeled="rest")
 
 
@@ -84,7 +84,7 @@ def test_a_class_may_be_called_train(tmp_path: Path) -> None:
 
 def test_a_validation_part_is_refused_instead_of_taken_for_a_class(tmp_path: Path) -> None:
     made(tmp_path, "train/a/1.png", "train/b/1.png", "val/a/1.png", "val/b/1.png")
-    with pytest.raises(UserError, match=r"/val: validation is taken from the labeled images"):
+    with pytest.raises(UserError, match=r"/val: .*/train"):
         list_folder(tmp_path)
 
 
@@ -133,15 +133,15 @@ def test_links_are_followed_once(tmp_path: Path) -> None:
     [
         ((), "holds no images"),
         (("README.md",), "holds no images"),
-        (("unlabeled/1.png",), "no training image has a label"),
-        (("cat/1.png", "unlabeled/1.png"), "all labels are 'cat'"),
-        (("a/1.png", "b/notes.txt"), r"/b: holds no images; put some in, or remove the folder"),
-        (("a/1.png", "b/x.txt", "c/x.txt"), r"/b: holds no images; .*/c: holds no images"),
-        (("a/1.png", "b/1.png", "test/c/1.png"), "the test has images of 'c'"),
-        (("a/1.png", "b/1.png", "test/c/1.png", "test/d/1.png"), "images of 'c', 'd', of which"),
-        (("a/1.png", "Test/1.png", "val/1.png"), "a class called 'Test'; .*a class called 'val'"),
-        (("a/1.png", "b/1.png", "test/1.png"), r"/test: 1 image\(s\) such as 1\.png lie outside"),
-        (("a/1.png", "b/1.png", "2.png"), r"1 image\(s\) such as 2\.png lie outside"),
+        (("unlabeled/1.png",), "no .*label"),
+        (("cat/1.png", "unlabeled/1.png"), "'cat'"),
+        (("a/1.png", "b/notes.txt"), r"/b: "),
+        (("a/1.png", "b/x.txt", "c/x.txt"), r"/b: .*/c: "),
+        (("a/1.png", "b/1.png", "test/c/1.png"), "test .*'c'"),
+        (("a/1.png", "b/1.png", "test/c/1.png", "test/d/1.png"), "test .*'c', 'd'"),
+        (("a/1.png", "Test/1.png", "val/1.png"), "'Test'.*'val'"),
+        (("a/1.png", "b/1.png", "test/1.png"), r"/test: 1 image.* 1\.png"),
+        (("a/1.png", "b/1.png", "2.png"), r"1 image.* 2\.png"),
     ],
 )
 def test_mistakes(tmp_path: Path, names: tuple[str, ...], message: str) -> None:
@@ -195,18 +195,18 @@ def test_other_classes_in_the_target_are_refused(
 ) -> None:
     target = made(tmp_path / "target", *(f"{name}/1.png" for name in classes))
     names = ", ".join(classes)
-    with pytest.raises(UserError, match=rf"has the classes {names}, .* has a, b; adaptation needs"):
+    with pytest.raises(UserError, match=rf" {names}, .* a, b;"):
         list_domains(source, target)
 
 
 def test_another_class_in_the_targets_test_is_refused(tmp_path: Path, source: Path) -> None:
     target = made(tmp_path / "target", "a/1.png", "b/1.png", "test/c/1.png")
-    with pytest.raises(UserError, match="the test has images of 'c'"):
+    with pytest.raises(UserError, match=r"test .*'c'"):
         list_domains(source, target)
 
 
 def test_the_source_is_no_target(source: Path) -> None:
-    with pytest.raises(UserError, match="is the source itself"):
+    with pytest.raises(UserError, match="source"):
         list_domains(source, source.parent / "." / "source")
 
 
@@ -214,12 +214,12 @@ def test_the_source_is_no_target(source: Path) -> None:
 def test_a_folder_that_is_hardly_a_class_is_refused(name: str, tmp_path: Path) -> None:
     made(tmp_path, "cat/1.png", "dog/1.png", f"{name}/1.png")
 
-    with pytest.raises(UserError, match=f"would be a class called '{name}'"):
+    with pytest.raises(UserError, match=f"class .*'{name}'"):
         list_folder(tmp_path)
 
 
 def test_a_target_within_the_source_is_refused(tmp_path: Path) -> None:
     made(tmp_path, "cat/1.png", "dog/1.png", "target/1.png")
 
-    with pytest.raises(UserError, match=r"target: lies in .*; source and target must lie side by"):
+    with pytest.raises(UserError, match=r"/target: .*source and target"):
         list_domains(tmp_path, tmp_path / "target")

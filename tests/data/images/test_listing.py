@@ -29,7 +29,7 @@ def test_selecting_keeps_what_belongs_together() -> None:
 
 
 def test_selecting_a_whole_class_away_is_refused() -> None:
-    with pytest.raises(UserError, match="all labels are 'cat'"):
+    with pytest.raises(UserError, match="'cat'"):
         listing((0, "train"), (1, "train")).select([0])
 
 
@@ -37,14 +37,14 @@ def test_selecting_a_whole_class_away_is_refused() -> None:
     ("entries", "message"),
     [
         ([], "holds no images"),
-        ([(-1, "train")], "no training image has a label"),
-        ([(-1, "train"), (0, "test")], "no training image has a label"),
-        ([(1, "train"), (1, "train")], "all labels are 'dog'"),
-        ([(0, "train"), (1, "train"), (2, "test")], "the test has images of 'bird'"),
-        ([(0, "train"), (1, "train"), (-1, "test")], r"test image 2\.png has no label"),
-        ([(0, "train"), (3, "train")], r"1\.png has label 3; there are 3 classes"),
-        ([(0, "train"), (-2, "train")], r"1\.png has label -2"),
-        ([(0, "train"), (1, "val")], "part 'val'; use 'train' or 'test'"),
+        ([(-1, "train")], "no .*label"),
+        ([(-1, "train"), (0, "test")], "no .*label"),
+        ([(1, "train"), (1, "train")], "'dog'"),
+        ([(0, "train"), (1, "train"), (2, "test")], "test .*'bird'"),
+        ([(0, "train"), (1, "train"), (-1, "test")], r"test .*2\.png .*no label"),
+        ([(0, "train"), (3, "train")], r"1\.png .*label 3; .* 3 classes"),
+        ([(0, "train"), (-2, "train")], r"1\.png .*label -2"),
+        ([(0, "train"), (1, "val")], "'val'; .*'train' or 'test'"),
     ],
 )
 def test_what_nobody_can_train_with_is_refused(

@@ -34,13 +34,13 @@ def test_a_source_and_a_target(data: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_not_there_and_what_does_not_fit(data: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"none: does not exist; give a folder, or a CSV"):
+    with pytest.raises(UserError, match=r"/none: .*CSV"):
         list_images(tmp_path / "none")
-    with pytest.raises(UserError, match=r"none: does not exist; give a folder$"):
+    with pytest.raises(UserError, match=r"/none: .*folder$"):
         list_images(data, tmp_path / "none")
-    with pytest.raises(UserError, match=r"1\.png: is not a folder; adaptation"):
+    with pytest.raises(UserError, match=r"1\.png: .*folder"):
         list_images(data, data / "a/1.png")
-    with pytest.raises(UserError, match=r"1\.png: is neither Parquet nor UTF-8 text"):
+    with pytest.raises(UserError, match=r"1\.png: .*UTF-8"):
         list_images(data / "a/1.png")
 
 
@@ -52,7 +52,7 @@ def test_own_images_without_rights_get_no_advice_about_published_data(
 
     monkeypatch.setattr(Path, "stat", denied)  # permissions do not stop an administrator
 
-    expected = f"cannot look for {data}: Permission denied; ask for read rights, or give other"
+    expected = f"{data}: Permission denied; [^.]*rights"
     with pytest.raises(UserError, match=expected):
         list_images(data)
 

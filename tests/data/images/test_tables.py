@@ -106,30 +106,30 @@ def test_a_repeated_row_counts_once(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "has no column path or file or .*; it has none"),
-        ("just some text\nof mine\n", "has no column path .*; it has just some text"),
-        ("path,kind\n1.png,cat\n", "has no column label or class .*; it has path, kind"),
-        ("path,kind\n1.png,cat\n", "check --label-column and by data.label_column"),
-        (b"\xff\xd8\xff\xe0 an image", "is neither Parquet nor UTF-8 text"),
-        ("path,label\n1.png,\0\n2.png,b", "line 2 has a NUL byte; is this a table"),
-        ('path,label\n1.png,"cat\n', r"is not a table: .* \(line 2\)"),
+        ("", "path or file or .*none"),
+        ("just some text\nof mine\n", "path .*; .* just some text"),
+        ("path,kind\n1.png,cat\n", "label or class .*; .* path, kind"),
+        ("path,kind\n1.png,cat\n", "check --label-column .*data.label_column"),
+        (b"\xff\xd8\xff\xe0 an image", "UTF-8"),
+        ("path,label\n1.png,\0\n2.png,b", "line 2 .*NUL"),
+        ('path,label\n1.png,"cat\n', r"not a table: .*line 2"),
         ("path,label\n", "holds no images"),
-        ("path,label,probability,stable\n1.png,a,0.9,true\n", "holds predictions, not labels"),
-        ("path,label\n1.png,\n2.png,\n", "no training image has a label"),
-        ("path,label\n1.png,cat\n2.png,cat\n", "all labels are 'cat'"),
+        ("path,label,probability,stable\n1.png,a,0.9,true\n", "predictions"),
+        ("path,label\n1.png,\n2.png,\n", "no .*label"),
+        ("path,label\n1.png,cat\n2.png,cat\n", "'cat'"),
         (
             "path,label\n1.png,a\nnone.png,b\n",
-            r"1 file\(s\) do not exist, such as none\.png in line",
+            r"1 file.* none\.png in line 3",
         ),
-        ("path,label\n1.png,a\nsub,b\n", r"do not exist, such as sub in line 3"),
-        ("path,label\n1.png,a\n1.png,b\n", r"1\.png is given twice, a for train in line 2 and b"),
-        ("path,label\n1.png,a\n./1.png,\n", r"given twice, .* and unlabeled for train in line 3"),
+        ("path,label\n1.png,a\nsub,b\n", r"1 file.* sub in line 3"),
+        ("path,label\n1.png,a\n1.png,b\n", r"1\.png .*a for train in line 2 and b"),
+        ("path,label\n1.png,a\n./1.png,\n", r"1\.png .* unlabeled for train in line 3"),
         ("path,label,part\n1.png,a,\n1.png,a,test\n", "a for train in line 2 and a for test in"),
         ("path,label\n1.png,a\n,b\n", "line 3 has no path"),
-        ("path,label\n1.png,a\n2.png,-1\n", "line 3 has label -1; leave the label blank"),
-        ("path,label\na,b,1.png,cat\n", r'line 2 has 4 cells, the header 2; put names .* "quotes"'),
-        ("path,label,part\n1.png,a,val\n", "line 2 is in part 'val'; use train or test"),
-        ("path,label,part\n1.png,a,\n2.png,b,\n3.png,c,test\n", "the test has images of 'c'"),
+        ("path,label\n1.png,a\n2.png,-1\n", "line 3 .*label -1"),
+        ("path,label\na,b,1.png,cat\n", r"line 2 .*4 cells.* 2"),
+        ("path,label,part\n1.png,a,val\n", "line 2 .*'val'; .*train or test"),
+        ("path,label,part\n1.png,a,\n2.png,b,\n3.png,c,test\n", "test .*'c'"),
         ("path,label,part\n1.png,a,\n2.png,b,\n3.png,,test\n", r"3\.png has no label"),
     ],
 )
@@ -160,13 +160,13 @@ def test_of_very_many_mistakes_ten_are_named(folder: Path) -> None:
 @pytest.mark.parametrize("column", ["path", "label", "part"])
 def test_a_named_column_that_is_not_there(folder: Path, column: str) -> None:
     table = saved(folder, "path,label\n1.png,a\n2.png,b\n")
-    with pytest.raises(UserError, match="has no column nowhere; it has path, label"):
+    with pytest.raises(UserError, match=r"nowhere; .* path, label"):
         list_table(table, Columns(**{column: "nowhere"}))
 
 
 def test_what_is_called_parquet_and_is_not(folder: Path) -> None:
     (folder / "t.parquet").write_text("path,label\n1.png,a\n")
-    with pytest.raises(UserError, match=r"t\.parquet: is not a table: broken Parquet, or none"):
+    with pytest.raises(UserError, match=r"t\.parquet: .*not a table"):
         list_table(folder / "t.parquet")
 
 
@@ -205,10 +205,10 @@ def test_parquet_with_numbers_that_may_be_missing(folder: Path) -> None:
 
 def test_parquet_mistakes(folder: Path) -> None:
     table = parquet(folder, path=["1.png", "2.png"], label=["a", None])
-    with pytest.raises(UserError, match="all labels are 'a'"):
+    with pytest.raises(UserError, match="'a'"):
         list_table(table)
-    with pytest.raises(UserError, match="has no column where; it has path, label"):
+    with pytest.raises(UserError, match=r"where; .* path, label"):
         list_table(table, Columns(path="where"))
     table.write_bytes(table.read_bytes()[:-20])
-    with pytest.raises(UserError, match="is not a table: broken Parquet"):
+    with pytest.raises(UserError, match=r"not a table: .*Parquet"):
         list_table(table)
