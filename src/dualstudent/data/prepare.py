@@ -48,24 +48,24 @@ class DataSettings(Settings):
 
     source: DataSetName | None = Field(
         None,
-        description="the data set that the labels come from; with neither this nor path, data are "
-        "handed over from Python",
+        description="the labeled data set; without source and path, data are handed over from "
+        "Python",
     )
     target: DataSetName | None = Field(
-        None, description="the data set to adapt to: unlabeled images and test; default: source"
+        None, description="the data set to adapt to, for unlabeled images and test; default: source"
     )
     images: Annotated[int, Field(gt=0)] | None = Field(
         None,
-        description="how many training images of the source to use, balanced over the classes "
-        "and drawn by seed; default: all",
+        description="number of training images of the source to use, balanced over the classes; "
+        "default: all",
     )
     labels: int | str = Field(
         "all",
-        description="how many samples of the source have a label, balanced over the classes: "
-        "a number, a share such as '10%', or 'all'",
+        description="labeled samples of the source, balanced over the classes: a number, a share "
+        "such as '10%', or 'all'",
     )
     classes: Annotated[tuple[str, ...], Field(min_length=2)] | None = Field(
-        None, strict=False, description="the names of those to keep, in this order; default: all"
+        None, strict=False, description="names of the classes to use, in order; default: all"
     )
     split: Path | None = Field(
         None, strict=False, description="a split.json to repeat instead of drawing one"
@@ -85,27 +85,27 @@ class DataSettings(Settings):
     path_column: str | None = Field(None, description="column of paths, if path is a table")
     label_column: str | None = Field(None, description="column of labels, blank where unknown")
     part_column: str | None = Field(None, description="column that says train or test")
-    channels: Channels = Field(3, description="of own images: 3 for color, 1 for gray")
+    channels: Channels = Field(3, description="channels of own images: 3 for color, 1 for gray")
     validation: float = Field(
         0.0,
         ge=0,
         lt=1,
-        description="share of the labels of own images that is held out, of each class alike, to "
-        "evaluate on where there is no test (with target_path: on the source); exact copies of "
-        "these images train nothing either",
+        description="share of the labels of own images to hold out for evaluation if there is no "
+        "test part, from each class (with target_path: of the source); exact copies of these "
+        "images are not used either",
     )
     image_size: Annotated[int, Field(gt=0)] | None = Field(
-        None, description="pixels a side; default: as the source has them, 32 for own images"
+        None, description="pixels a side; default: that of the source, 32 for own images"
     )
     folder: Path | None = Field(
         None, strict=False, description="data folder; default: $DUALSTUDENT_DATA, else a cache"
     )
 
     workers: Annotated[int, Field(ge=0)] | None = Field(
-        None, description="processes that read images ahead; default: one per core for ImageNet"
+        None, description="processes that read images; default: one per core for ImageNet, else 0"
     )
     broken_share: float = Field(
-        0.01, ge=0, lt=1, description="of the images looked at, how many may be unreadable"
+        0.01, ge=0, lt=1, description="largest accepted share of unreadable images"
     )
 
     @field_validator("labels")
@@ -187,7 +187,7 @@ def prepare(
         return replace(data, settings=settings)
     if settings.source is None:
         raise UserError(
-            "the recipe names no data.source: its data are handed over from Python, as the "
+            "the recipe has no data.source: its data are handed over from Python; pass them as the "
             "argument data of train, resume or load_trained"
         )
     return _prepare_published(settings, settings.source, seed, transforms, normalization)

@@ -137,7 +137,7 @@ def read_recipe_source(name_or_path: str) -> str:
     if path.is_dir():
         raise UserError(f"{path} is a folder, not a recipe; to train on its images: --data {path}")
     if path.suffix.lower() in _TABLES:
-        raise UserError(f"{path} is no recipe; to train on the images it lists: --data {path}")
+        raise UserError(f"{path} is a table, not a recipe; to train on its images: --data {path}")
     if path.suffix == ".toml" or path.exists():
         return _read_text(path)
     raise UserError(

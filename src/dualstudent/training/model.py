@@ -46,10 +46,10 @@ def read_model(run: Run) -> tuple[dict[str, Tensor], ModelNotes]:
     except ValidationError as error:
         raise UserError(
             f"{run.model}: is not the model of a run of this version of dualstudent; "
-            "bring it back, or train again"
+            "restore it, or train again"
         ) from error
     if known.data not in (None, run.read_fingerprint()):
-        raise UserError(f"{run.model}: is of another run, on other data; bring its own back")
+        raise UserError(f"{run.model}: belongs to another run with other data; restore its own")
     return tensors, known
 
 

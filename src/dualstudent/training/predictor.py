@@ -74,8 +74,8 @@ class Predictor:
         self._shape = _check_shape(run, notes.shape, recipe.data.source)
         if recipe.data.path is None and recipe.data.source is None:
             raise UserError(
-                f"{run.folder}: was trained on data handed over from Python, whose views no recipe "
-                "describes; train with --data to predict from files"
+                f"{run.folder}: was trained on data handed over from Python, not on files; train "
+                "with --data to predict files"
             )
         nothing, none = self._files([]), torch.empty(0, dtype=torch.int64)
         data = PreparedData(self.classes, nothing, none, none, none, nothing, none)

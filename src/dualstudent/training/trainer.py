@@ -306,11 +306,11 @@ def _check_processes(recipe: Recipe, handed_over: bool) -> None:
     for stage in recipe.split_stages():
         if _find_method_class(stage).remembers_samples:
             raise UserError(
-                f"method.name = {stage.method.name!r} remembers what it said of each sample, which "
-                f"device.processes = {recipe.device.processes} would tear apart; use 1"
+                f"method.name = {stage.method.name!r} stores predictions of each sample and cannot "
+                f"be used with device.processes = {recipe.device.processes}; use 1"
             )
     if handed_over:
         raise UserError(
-            f"device.processes = {recipe.device.processes} needs data that every process can read; "
-            "data handed over from Python are in this one only: use 1"
+            f"device.processes = {recipe.device.processes} needs data that every process can read, "
+            "not data handed over from Python; use 1"
         )

@@ -64,18 +64,18 @@ class Tally:
 
     def raise_too_many(self) -> NoReturn:
         """Raise a UserError that says that too many samples are broken."""
-        found = f"{self._broken:,} of {self._seen:,} images looked at cannot be read"
+        found = f"{self._broken:,} of {self._seen:,} images cannot be read"
         last = f", the last one was {[*self._named][-1]}" if self._named else ""
         if not self.too_many:  # another process found them
             found, last = "too many of the images cannot be read", f"; {self._log} names them"
         raise UserError(
-            f"{found}{last}; more than data.broken_share = {self._share:g} of them are "
-            "not accepted: replace the files, or allow more"
+            f"{found}{last}; data.broken_share = {self._share:g} allows fewer: replace the files, "
+            "or increase it"
         )
 
     def _report(self, line: str) -> None:
         if self._log is None:
-            warnings.warn(f"left out: {line}", DataWarning, stacklevel=3)
+            warnings.warn(f"skipped: {line}", DataWarning, stacklevel=3)
         elif line not in _read_lines(self._log):  # another process may have written it
             with self._log.open("a", encoding="utf-8") as file:
                 file.write(line + "\n")

@@ -157,8 +157,8 @@ def _check_labels(listing: Listing) -> Iterable[Finding]:
     if few:
         yield Finding(
             "warning",
-            f"classes with fewer than {_FEW_LABELS} labels: {_shorten(few)}; a single odd image "
-            "decides what is learned of them, label some more",
+            f"classes with fewer than {_FEW_LABELS} labels: {_shorten(few)}; label some more, a "
+            "single unusual image would have too much influence",
         )
     most, least = max(labeled, key=labeled.__getitem__), min(labeled, key=labeled.__getitem__)
     if labeled[most] >= _IMBALANCE * labeled[least] > 0:

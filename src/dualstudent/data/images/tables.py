@@ -194,8 +194,8 @@ def _find_columns(table: Path, header: Sequence[str], columns: Columns) -> tuple
     if columns.label is None and set(names) >= _OF_PREDICTIONS:
         raise UserError(
             f"{table}: holds predictions, not labels (it has the columns "
-            f"{' and '.join(sorted(_OF_PREDICTIONS))}); whoever wants to learn from them names "
-            "the column of labels"
+            f"{' and '.join(sorted(_OF_PREDICTIONS))}); to learn from them, name the column of "
+            "labels"
         )
     for kind, place, chosen, usual in (
         ("path", path, columns.path, PATH_NAMES),

@@ -140,8 +140,8 @@ class Transforms(Settings):
         for policy in get_args(Policy):
             if (shift := self[policy].translate) >= min(height, width):
                 raise UserError(
-                    f"transforms.{policy}.translate = {shift} moves images of {min(height, width)} "
-                    f"pixels out of sight; use less than {min(height, width)}"
+                    f"transforms.{policy}.translate = {shift} is too large for images of "
+                    f"{min(height, width)} pixels; use less than {min(height, width)}"
                 )
 
 
