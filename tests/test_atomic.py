@@ -15,7 +15,7 @@ def test_the_old_content_stays_until_the_new_is_complete(tmp_path: Path) -> None
     assert path.read_text() == "new"
 
 
-def test_what_was_begun_leaves_no_trace(tmp_path: Path) -> None:
+def test_an_interrupted_write_leaves_nothing(tmp_path: Path) -> None:
     def stopped_halfway() -> None:
         with atomic_write(path) as partial:
             partial.write_text("half")
@@ -29,7 +29,7 @@ def test_what_was_begun_leaves_no_trace(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_new_file_takes_no_place_that_is_taken(tmp_path: Path) -> None:
+def test_a_new_file_overwrites_nothing(tmp_path: Path) -> None:
     path = tmp_path / "file.txt"
     path.write_text("precious")
     with pytest.raises(UserError, match="exists"), create_file(path):
@@ -41,14 +41,14 @@ def test_a_new_file_takes_no_place_that_is_taken(tmp_path: Path) -> None:
         create_file(tmp_path / "nowhere" / "file.txt").__enter__()
 
 
-def test_what_cannot_be_written_is_called_by_its_own_name(tmp_path: Path) -> None:
+def test_an_error_names_the_final_path(tmp_path: Path) -> None:
     long = tmp_path / ("x" * 250)  # with anything added too long for a file system
     with pytest.raises(OSError, match="too long") as error, create_file(long) as partial:
         partial.open("w")
     assert error.value.filename == str(long)
 
 
-def test_files_that_look_unfinished_are_not_ours_to_overwrite(tmp_path: Path) -> None:
+def test_other_partial_files_are_not_overwritten(tmp_path: Path) -> None:
     theirs = tmp_path / "file.txt.partial"
     theirs.write_text("precious")
     with atomic_write(tmp_path / "file.txt") as partial:

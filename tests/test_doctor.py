@@ -75,7 +75,7 @@ def test_reach_is_the_norm_of_the_gradient_part_by_part(monkeypatch: pytest.Monk
     assert diagnosis.healthy
 
 
-def test_a_term_without_weight_is_off_and_no_finding() -> None:
+def test_a_term_without_weight_is_not_a_finding() -> None:
     diagnosis = examine(small_recipe("method.consistency_weight=0.0"), steps=2)
     assert diagnosis.findings == []
     assert {"consistency of student1", "consistency of student2"} <= set(diagnosis.off)
@@ -365,7 +365,7 @@ class IsNotFinite(Supervised):
         (IsNotFinite, "classification of student or its gradient is not finite"),
     ],
 )
-def test_what_else_goes_wrong_is_found(
+def test_other_mistakes_are_found(
     kind: type[Method], finding: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert finding in examine_as(kind, monkeypatch).findings

@@ -134,7 +134,7 @@ def test_a_run_ends_with_the_grid_that_began_it(
         pass  # nobody else trains it
 
 
-def test_a_failing_disk_is_told_with_the_run_that_met_it(tmp_path: Path) -> None:
+def test_a_failing_disk_is_reported_with_the_run(tmp_path: Path) -> None:
     (tmp_path / "seed-0").write_text("a file where a folder should be")
     with pytest.raises(UserError, match=r"seed-0: .*Not a directory"):
         run_grid({"seed-0": RECIPES["seed-0"]}, tmp_path, workers=1)

@@ -49,7 +49,7 @@ def test_results_come_in_order_from_other_threads() -> None:
         assert threading.current_thread() not in set(threads)
 
 
-def test_no_more_is_begun_than_is_fetched() -> None:
+def test_work_does_not_run_ahead_of_its_consumer() -> None:
     begun = []
 
     def pieces() -> Iterator[int]:
@@ -64,7 +64,7 @@ def test_no_more_is_begun_than_is_fetched() -> None:
     assert len(begun) == 15
 
 
-def test_a_mistake_in_a_thread_comes_back() -> None:
+def test_an_error_in_a_thread_is_raised() -> None:
     def fail(number: int) -> None:
         raise UserError(f"{number} is wrong")
 

@@ -17,7 +17,7 @@ from tests.support.html_page import Page
 from tests.support.recipes import small_recipe
 
 
-def test_feature_vectors_have_all_but_pictures(tmp_path: Path) -> None:
+def test_feature_vectors_have_everything_but_pictures(tmp_path: Path) -> None:
     data = vectors()
     run = train(MLP, tmp_path / "run", data=data)
     page = Page(run.page.read_text("utf-8"))
@@ -53,9 +53,7 @@ def test_a_page_that_cannot_be_drawn_is_a_warning(
     assert resume(run.folder).page.is_file()  # what is missing is drawn
 
 
-def test_a_finished_run_keeps_what_is_in_the_place_of_its_page(
-    small_run: Run, tmp_path: Path
-) -> None:
+def test_an_existing_page_of_a_finished_run_is_kept(small_run: Run, tmp_path: Path) -> None:
     run = Run(copytree(small_run.folder, tmp_path / "run"))
     run.page.write_text("notes of mine")
     resume(run.folder)

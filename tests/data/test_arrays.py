@@ -78,7 +78,7 @@ def test_images_are_seen_as_they_are_whatever_their_type() -> None:
     assert set(clean(holes.train).flatten().tolist()) == {-1, 1}
 
 
-def test_who_has_a_label_and_who_teaches() -> None:
+def test_indices_of_labeled_and_unlabeled_samples() -> None:
     data = prepare_arrays(BYTES, ["b", -1, "a", -1, -1, "b"])
     assert data.classes == ("a", "b")
     assert data.labels.tolist() == [1, -1, 0, -1, -1, 1]
@@ -114,7 +114,7 @@ def test_a_test_set_is_scaled_like_the_training_data_and_coded_like_its_labels()
         (BYTES[:, 0, 0, 0], r"\(samples, features\)"),
     ],
 )
-def test_images_that_cannot_be_meant_are_refused(X: np.ndarray, message: str) -> None:
+def test_arrays_that_are_not_images_are_refused(X: np.ndarray, message: str) -> None:
     with pytest.raises(UserError, match=message):
         prepare_arrays(X, [0, 1, -1, -1, -1, -1])
 

@@ -82,7 +82,7 @@ def test_views_do_not_change_the_samples() -> None:
     assert torch.equal(before, after)
 
 
-def test_what_must_be_known_to_use_a_model_is_handed_out() -> None:
+def test_preprocessing_returns_what_a_model_needs() -> None:
     kept = samples().preprocessing()
     np.testing.assert_allclose(kept["mean"], ROWS.mean(axis=0))
     assert kept["std"][2] == 1

@@ -69,7 +69,7 @@ def test_a_split_of_other_images_is_refused(tmp_path: Path) -> None:
         prepare(settings, seed=2)
 
 
-def test_all_labels_teach_and_are_taught() -> None:
+def test_fully_labeled_data_are_used_as_labeled_and_as_unlabeled() -> None:
     data = prepare(DataSettings(source="digits-8x8"), seed=0)
 
     assert data.fully_labeled

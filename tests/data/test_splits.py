@@ -163,14 +163,14 @@ def test_a_manifest_that_does_not_exist_is_refused(tmp_path: Path) -> None:
         pytest.param([107], id="beyond the last"),
     ],
 )
-def test_indices_that_cannot_be_are_refused(tmp_path: Path, labeled: object) -> None:
+def test_impossible_indices_are_refused(tmp_path: Path, labeled: object) -> None:
     path = changed_manifest(tmp_path / "split.json", labeled=labeled)
 
     with pytest.raises(UserError, match=r"split\.json: 'labeled' "):
         read_manifest(path, ANIMALS)
 
 
-def test_a_count_that_is_no_number_does_not_hide_the_reason(tmp_path: Path) -> None:
+def test_a_manifest_of_other_data_with_an_invalid_count_is_refused(tmp_path: Path) -> None:
     path = changed_manifest(tmp_path / "split.json", images="many", sha256="other")
 
     with pytest.raises(UserError, match=r"split\.json"):

@@ -82,7 +82,7 @@ def test_following_the_other_moves_the_follower_only(students: list[DigitsCNN], 
     assert reached_parts(students[1 - own]) == set()
 
 
-def test_it_is_dual_student_but_for_who_constrains_whom(students: list[DigitsCNN]) -> None:
+def test_it_is_dual_student_without_stable_samples(students: list[DigitsCNN]) -> None:
     batch = small_batch()
     plain = CS(students).losses(batch, ramp=1.0)
     dual = DualStudent(students, DualStudentSettings(confidence_threshold=0.0)).losses(batch, 1.0)

@@ -134,7 +134,7 @@ def test_a_sample_without_a_past_is_judged_by_what_the_student_says_now() -> Non
     assert loss.terms["neighbors"].item() == pytest.approx(expected, rel=1e-5)
 
 
-def test_temporal_ensembling_below_remembers_as_it_does_alone() -> None:
+def test_temporal_ensembling_remembers_as_without_neighbors() -> None:
     states = []
     for kind in (TemporalEnsembling, TemporalSmoothNeighbors):
         method = kind([small_network()])

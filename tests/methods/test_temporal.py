@@ -144,7 +144,7 @@ def test_of_a_sample_twice_in_a_batch_the_last_answer_counts() -> None:
     np.testing.assert_allclose(target_of(method, [4, 2, 1]), expected, atol=5e-4)
 
 
-def test_memory_is_four_bytes_a_class_and_five_more() -> None:
+def test_memory_per_sample_is_four_bytes_per_class_plus_five() -> None:
     method, _ = method_with_memory()
     size = sum(buffer.nbytes for buffer in method.buffers())
     assert size == SAMPLES * (4 * CLASSES + 5)

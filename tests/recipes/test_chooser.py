@@ -170,7 +170,7 @@ def test_schedule_and_evaluation_go_with_the_epochs_that_are_set() -> None:
     assert table["evaluation"]["every"] == 10
 
 
-def test_views_are_not_mirrored_and_labels_do_not_drown() -> None:
+def test_views_are_not_mirrored_and_labels_have_enough_weight() -> None:
     recipe = chosen()
     assert not recipe.transforms.weak.flip
     assert recipe.method.model_dump()["classification_average"] == "labeled"

@@ -128,7 +128,7 @@ def test_a_wrong_setting_is_one_line_that_names_key_value_and_what_is_allowed(
     assert "\n" not in str(error.value)
 
 
-def test_the_names_of_earlier_versions_are_read_and_the_new_one_is_said(tmp_path: Path) -> None:
+def test_old_names_of_keys_are_read_with_a_warning(tmp_path: Path) -> None:
     recipe = tmp_path / "old.toml"
     recipe.write_text(
         'extends = "demo"\n[augmentation]\nflip = true\nnoise = 0.5\n'

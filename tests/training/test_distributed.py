@@ -101,7 +101,7 @@ def test_what_cannot_be_shared_is_refused_and_leaves_nothing(
     assert not (tmp_path / "run").exists()
 
 
-def test_fewer_gpus_than_processes_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fewer_gpus_than_processes_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def too_few(**_: object) -> None:
         raise MisconfigurationException("You requested gpu: [0, 1] But your machine only has: [0]")
 

@@ -69,7 +69,7 @@ def test_gpus_share_the_steps_of_a_run_but_not_its_evaluations(
     assert two - evaluations == pytest.approx((one - evaluations) / 2)
 
 
-def test_random_numbers_go_on_as_if_nothing_had_been_measured(
+def test_a_forecast_leaves_the_random_state_unchanged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(forecast, "_SECONDS", 0.01)

@@ -20,7 +20,7 @@ def asked(trainer: Trainer, indices: torch.Tensor) -> Predictions:
 
 
 @pytest.mark.learns
-def test_on_the_test_set_they_are_the_answers_behind_the_figures_of_the_run(run: Run) -> None:
+def test_predictions_on_the_test_set_give_the_figures_of_the_run(run: Run) -> None:
     trainer = load_trained(run)
     labels = trainer.data.test_labels
 
@@ -52,7 +52,7 @@ def test_agreement_and_stability_are_of_all_students(run: Run) -> None:
 
 
 @pytest.mark.learns
-def test_instability_is_how_far_the_perturbed_view_moves_the_exported_network(run: Run) -> None:
+def test_instability_is_that_of_the_exported_network(run: Run) -> None:
     trainer = load_trained(run)
     first = torch.arange(CHUNK)
     draw = Draw("weak", make_generator(trainer.recipe.seed, "test view", 0))
@@ -69,7 +69,7 @@ def test_instability_is_how_far_the_perturbed_view_moves_the_exported_network(ru
     assert found.instability.max() > 0.01  # 0.08 on both CPUs
 
 
-def test_only_what_was_asked_about_is_answered_and_in_that_order(run: Run) -> None:
+def test_predictions_follow_the_order_of_the_indices(run: Run) -> None:
     trainer = load_trained(run)
     everything = asked(trainer, torch.arange(len(trainer.data.test_labels)))
     some = torch.tensor([300, 7, 41])

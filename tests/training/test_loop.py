@@ -111,7 +111,7 @@ def test_an_existing_folder_is_never_overwritten(run: Run, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("name", "read"), [("result.json", Run.read_result), ("metrics.jsonl", Run.read_metrics)]
 )
-def test_a_damaged_result_is_one_line(
+def test_a_damaged_result_is_named_in_one_line(
     name: str, read: Callable[[Run], object], run: Run, tmp_path: Path
 ) -> None:
     for file in run.folder.iterdir():

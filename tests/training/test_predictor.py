@@ -61,7 +61,7 @@ def test_students_agree_exactly_where_their_labels_are_the_same(run: Run) -> Non
     assert 0 < same.sum() < 50  # 37 on both CPUs
 
 
-def test_a_single_network_has_nobody_to_agree_with(
+def test_agreement_of_a_single_network_is_not_reported(
     run: Run, teacher_run: Run, tmp_path: Path
 ) -> None:
     image = run.folder.parent / "images" / "0.png"
@@ -103,7 +103,7 @@ def test_the_model_of_a_run_on_other_data_is_refused(run: Run, tmp_path: Path) -
         Predictor(other)
 
 
-def test_a_model_in_pieces_or_of_another_network_is_refused(run: Run, tmp_path: Path) -> None:
+def test_a_broken_model_or_one_of_another_network_is_refused(run: Run, tmp_path: Path) -> None:
     content, recipe = run.model.read_bytes(), run.recipe.read_text()
     try:
         run.model.write_bytes(content[:5_000])
@@ -128,7 +128,7 @@ def test_a_broken_file_changes_nothing_for_the_others(run: Run, tmp_path: Path) 
     assert [each.path for each in found.unreadable] == [tmp_path / "broken.png"]
 
 
-def test_runs_that_cannot_predict_from_files(run: Run, tmp_path: Path) -> None:
+def test_runs_that_cannot_predict_files_are_refused(run: Run, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     data = prepare_arrays(rng.integers(0, 256, (40, 8, 8), np.uint8), ["a", "b"] * 20)
     changes = ["batch.size=20", "batch.labeled=20", "schedule.epochs=1"]

@@ -87,7 +87,7 @@ def test_other_labels_than_the_run_began_with_are_refused(
         resume(tmp_path / "run")
 
 
-def test_lost_metrics_are_not_made_up(tmp_path: Path) -> None:
+def test_missing_metrics_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
         train(small_recipe(), tmp_path / "run", RaisesSignalAt(40))
     (tmp_path / "run" / "metrics.jsonl").unlink()
@@ -106,7 +106,7 @@ def test_a_damaged_file_is_named_in_one_line(name: str, content: bytes, tmp_path
     assert "\n" not in str(error.value)
 
 
-def test_a_run_is_there_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_a_run_is_created_completely_or_not_at_all(tmp_path: Path) -> None:
     """What a crash left of a run that never began is in nobody's way."""
     (tmp_path / "run.partial").mkdir()
     (tmp_path / "run.partial" / "recipe.toml").write_text("half of a rec")

@@ -70,7 +70,7 @@ def test_a_run_keeps_what_its_vectors_went_through_and_can_be_tested_again(tmp_p
     assert not run.split.exists()
 
 
-def test_whoever_continues_a_run_hands_its_data_over_again(tmp_path: Path) -> None:
+def test_a_run_on_data_from_python_needs_the_same_data_to_resume(tmp_path: Path) -> None:
     class Unplugged(Callback):
         def on_step(self, step: int) -> None:
             if step == 15:

@@ -33,7 +33,7 @@ def test_without_a_log_there_is_a_warning() -> None:
         Tally(0.5).add(10, ["a.JPEG: cut off"])
 
 
-def test_the_share_counts_from_a_thousand_on(tmp_path: Path) -> None:
+def test_the_share_counts_from_a_thousand_samples_on(tmp_path: Path) -> None:
     tally = Tally(0.01)
     tally.write_to(tmp_path / "log.txt")
     tally.add(10, [f"{i}.JPEG: cut off" for i in range(10)])  # all of the first, but only ten
@@ -46,7 +46,7 @@ def test_the_share_counts_from_a_thousand_on(tmp_path: Path) -> None:
     assert len((tmp_path / "log.txt").read_text().splitlines()) == 11
 
 
-def test_the_share_is_of_all_that_was_looked_at(tmp_path: Path) -> None:
+def test_the_share_counts_all_samples_read(tmp_path: Path) -> None:
     tally = Tally(0.01)
     tally.write_to(tmp_path / "log.txt")
     tally.add(5000, ["a.JPEG: cut off"] * 50)
@@ -78,7 +78,7 @@ def test_processes_that_share_a_log_name_and_count_each_once(tmp_path: Path) -> 
     assert [tally.count for tally in tallies] == [2, 2]
 
 
-def test_too_many_that_another_process_met_are_in_the_log(tmp_path: Path) -> None:
+def test_too_many_broken_images_of_another_process_are_in_the_log(tmp_path: Path) -> None:
     tally = Tally(0.01)
     tally.write_to(tmp_path / "log.txt")
     with pytest.raises(UserError, match=r"log\.txt .*data\.broken_share"):

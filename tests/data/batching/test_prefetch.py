@@ -105,7 +105,7 @@ def photos(folder: Path, workers: int) -> FileSamples:
     return FileSamples(load_imagenet("train", folder), 16, Transforms(), scale, workers)
 
 
-def test_a_worker_leaves_signals_to_its_parent_and_its_death_is_one_line(folder: Path) -> None:
+def test_workers_ignore_signals_and_their_death_is_one_line(folder: Path) -> None:
     with Prefetch(HeldBack(), photos(folder, workers=1), "cpu") as chunks:
         held = chunks.get(4).views[0] * 255
         assert held.round().flatten().tolist() == sorted(STOPS)

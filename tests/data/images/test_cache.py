@@ -168,7 +168,7 @@ def test_one_more_label_decodes_nothing_and_one_more_image_only_that(
     assert (read[1:], decodings) == ([new], [new.read_bytes()])
 
 
-def test_a_label_in_a_table_reads_nothing_and_a_table_of_the_same_files_neither(
+def test_a_new_label_or_table_of_known_files_reads_nothing(
     data: Path, folder: Path, read: list[Path]
 ) -> None:
     decoded(data, folder)
@@ -245,7 +245,7 @@ def test_other_sizes_channels_and_decoders_have_their_own_pixels(
     assert len(list(folder.iterdir())) == 4
 
 
-def test_what_nobody_used_for_a_month_is_removed_and_nothing_else(
+def test_only_stores_unused_for_a_month_are_removed(
     data: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decoded(data, folder, 10)
@@ -347,7 +347,7 @@ def test_progress_counts_new_files(data: Path, folder: Path) -> None:
         ("index.json", None),
     ],
 )
-def test_a_damaged_store_is_filled_anew_under_the_eyes_of_others(
+def test_a_damaged_store_is_filled_again_while_others_use_it(
     data: Path, folder: Path, name: str, damage: Callable[[bytes], bytes] | None
 ) -> None:
     decoded(data, folder)
@@ -427,7 +427,7 @@ def test_two_at_once_decode_every_file_once(
     assert len(decodings) == 20
 
 
-def test_whoever_waits_finds_what_the_other_one_added(
+def test_a_waiting_process_finds_what_another_one_added(
     data: Path, folder: Path, read: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def meanwhile(file: Any, operation: int) -> None:
@@ -462,9 +462,7 @@ def test_a_folder_that_cannot_be_made_is_named(data: Path, tmp_path: Path) -> No
         decoded(data, tmp_path / "file" / "cache")
 
 
-def test_a_cache_that_may_only_be_read_serves(
-    data: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_read_only_cache_works(data: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     decoded(data, folder)
 
     def refuse(*_: object) -> None:

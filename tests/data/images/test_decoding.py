@@ -280,7 +280,7 @@ def test_what_is_no_image_is_refused(tmp_path: Path, content: bytes, reason: str
 
 
 @pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
-def test_an_image_too_large_is_refused_where_warnings_are_not_looked_at() -> None:
+def test_an_image_too_large_is_refused_even_if_warnings_are_ignored() -> None:
     with pytest.raises(UnreadableImage, match="more than 89,478,485 pixels"):
         decode(png(10_000, 9_000, 8, 0, b""))
 
@@ -317,7 +317,7 @@ def test_a_file_without_rights_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
         decode(tmp_path / "mine.png")
 
 
-def test_the_refusal_survives_the_way_back_from_a_worker_process() -> None:
+def test_the_error_can_be_pickled() -> None:
     refusal = pickle.loads(pickle.dumps(UnreadableImage(Path("a.jpg"), "is a folder")))
     assert (refusal.path, refusal.reason) == (Path("a.jpg"), "is a folder")
 

@@ -71,7 +71,7 @@ def test_classes_may_lie_in_a_folder_labeled(tmp_path: Path) -> None:
     assert (listing.classes, listing.labels) == (("a", "b"), (0, 1, -1))
 
 
-def test_unlabeled_images_that_are_not_where_they_should_be_are_missed(tmp_path: Path) -> None:
+def test_a_missing_folder_of_unlabeled_images_is_refused(tmp_path: Path) -> None:
     made(tmp_path, "a/1.png", "b/1.png", "unlabeled/1.png")
     with pytest.raises(UserError, match=r"'rest'.* a, b, unlabeled$"):
         list_folder(tmp_path, unlabeled="rest")

@@ -47,7 +47,7 @@ def test_selecting_a_whole_class_away_is_refused() -> None:
         ([(0, "train"), (1, "val")], "'val'; .*'train' or 'test'"),
     ],
 )
-def test_what_nobody_can_train_with_is_refused(
+def test_listings_unfit_for_training_are_refused(
     entries: list[tuple[int, Part]], message: str
 ) -> None:
     with pytest.raises(UserError, match=f"^mine: .*{message}"):

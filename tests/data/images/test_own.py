@@ -33,7 +33,7 @@ def test_a_source_and_a_target(data: Path, tmp_path: Path) -> None:
     assert listing.labels == (0, 1, -1)
 
 
-def test_what_is_not_there_and_what_does_not_fit(data: Path, tmp_path: Path) -> None:
+def test_missing_paths_and_wrong_kinds_are_refused(data: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"/none: .*CSV"):
         list_images(tmp_path / "none")
     with pytest.raises(UserError, match=r"/none: .*folder$"):

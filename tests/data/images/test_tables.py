@@ -164,7 +164,7 @@ def test_a_named_column_that_is_not_there(folder: Path, column: str) -> None:
         list_table(table, Columns(**{column: "nowhere"}))
 
 
-def test_what_is_called_parquet_and_is_not(folder: Path) -> None:
+def test_a_file_that_is_not_parquet_is_refused(folder: Path) -> None:
     (folder / "t.parquet").write_text("path,label\n1.png,a\n")
     with pytest.raises(UserError, match=r"t\.parquet: .*not a table"):
         list_table(folder / "t.parquet")
