@@ -1,4 +1,4 @@
-"""Healthy methods pass, and every way to break one is called by its name."""
+"""Correct methods pass; every kind of mistake is found and named."""
 
 import warnings
 from collections.abc import Iterable, Iterator
@@ -31,7 +31,7 @@ def name_of(kind: type[Method]) -> str:
 
 
 def changes_for(kind: type[Method]) -> list[str]:
-    # Young students are sure of nothing; without a threshold they still teach each other.
+    # Untrained students are not confident; without a threshold they still teach each other.
     has_threshold = "confidence_threshold" in kind.Settings.model_fields
     unsure = ["method.confidence_threshold=0.0"] if has_threshold else []
     return [f"method.name={name_of(kind)}", *unsure, *NEEDED.get(name_of(kind), [])]

@@ -1,4 +1,4 @@
-"""Who may import whom, read from the source: lower layers know nothing of higher ones."""
+"""Checks the imports in the source: lower layers must not import higher ones."""
 
 import ast
 from collections.abc import Iterator
@@ -69,7 +69,7 @@ def test_every_module_has_a_layer() -> None:
 
 
 def test_nobody_imports_from_the_public_interface() -> None:
-    """It leads everywhere; those inside import from where a thing is."""
+    """Modules of the package import from each other, not from the package itself."""
     public = [
         (module, target)
         for module, path in modules().items()

@@ -1,4 +1,4 @@
-"""Waiting threads sleep, unless the user chose something else before."""
+"""OpenMP threads wait passively unless the user chose otherwise."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Every run leaves a page at its end, and is finished with or without it."""
+"""The report page at the end of a run."""
 
 from pathlib import Path
 from shutil import copytree

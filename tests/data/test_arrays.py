@@ -132,7 +132,7 @@ def test_perturbations_reach_the_views() -> None:
 
 
 class Pictures(Dataset[Any]):
-    """As people write them: a list behind ``__getitem__``."""
+    """A simple map-style dataset."""
 
     def __init__(self, samples: list[Any], labels: list[Any]) -> None:
         self.samples, self.labels, self.reads = samples, labels, 0

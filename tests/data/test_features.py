@@ -24,7 +24,7 @@ def drawn(seed: int, policy: Policy = "weak") -> Draw:
 
 @pytest.mark.parametrize("kind", [np.float64, np.float32, np.int64])
 def test_features_are_brought_to_one_scale_as_scikit_learn_does_it(kind: type) -> None:
-    """Also far from 0, where single precision would lose them, and where nothing changes."""
+    """Includes a feature far from 0, which single precision would lose, and a constant one."""
     rows: np.ndarray = ROWS.astype(kind)
     expected = StandardScaler().fit_transform(rows.astype(np.float64))
     applied = Standardization.measure(rows).apply(rows)

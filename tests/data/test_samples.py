@@ -36,7 +36,7 @@ def test_views_are_of_the_samples_asked_for_in_that_order() -> None:
 
 @pytest.fixture
 def memory(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Gives the meta device a memory of so many free bytes."""
+    """Sets the free memory of the meta device in bytes."""
 
     def has(free: int) -> None:
         monkeypatch.setattr(
@@ -68,7 +68,7 @@ def test_on_a_cpu_nothing_is_copied() -> None:
 
 def test_views_of_images_brought_over_batch_by_batch_are_the_same_bit_for_bit() -> None:
     class Elsewhere(torch.Tensor):
-        """Pixels that claim to be on a device of their own: what is picked from them moves."""
+        """Pixels that claim to be on another device and count transfers."""
 
         moved = 0
 

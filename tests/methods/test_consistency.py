@@ -23,7 +23,7 @@ LABELS = [-1, -1, 2, 0, -1]
 
 
 class FollowsTheStars(ConsistencyMethod):
-    """Its target has nothing to do with its student."""
+    """A method whose target does not depend on its student."""
 
     def target(self, batch: Batch, prediction: Prediction) -> Tensor:
         with seeded_rng("stars"):

@@ -67,7 +67,7 @@ def test_every_term_has_its_reference_value(golden: Golden) -> None:
 def test_every_gradient_has_its_reference_value(golden: Golden) -> None:
     passes = {student: golden_passes(golden, student) for student in ("left", "right")}
     losses = golden_losses(golden, passes)
-    # Backward runs on the sum: what leaked from one student into the other would show.
+    # Backward runs on the sum, so a gradient into the other student would show.
     torch.autograd.backward(losses["left"].total + losses["right"].total)
     for student, two_passes in passes.items():
         own = two_passes.own
@@ -80,7 +80,7 @@ def test_every_gradient_has_its_reference_value(golden: Golden) -> None:
 
 
 def passes_of(own_class: float, own_consistency: float, other_class: float) -> TwoPasses:
-    """What a student says, as its probabilities of the first of two classes."""
+    """Predictions of a student, as probabilities of the first of two classes."""
     heads = [
         torch.tensor([[log(p), log(1 - p)]], dtype=torch.float64)
         for p in (own_class, own_consistency, other_class)
@@ -207,7 +207,7 @@ def students() -> list[DigitsCNN]:
     return [small_network(0), small_network(1)]
 
 
-# Young students are sure of nothing; without a threshold they still teach each other.
+# Untrained students are not confident; without a threshold they still teach each other.
 WITHOUT_THRESHOLD = DualStudentSettings(confidence_threshold=0.0)
 
 

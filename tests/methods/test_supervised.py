@@ -10,7 +10,7 @@ from dualstudent.prediction import Prediction
 
 
 class Echo(nn.Module):
-    """Answers with its input as logits, and a consistency head that must not matter."""
+    """Returns its input as class logits; its consistency head must not be used."""
 
     def forward(self, logits: Tensor) -> Prediction:
         return Prediction(logits, torch.full_like(logits, torch.nan), logits)

@@ -21,7 +21,7 @@ SAMPLES, CLASSES = 7, 4
 
 
 class Table(nn.Module):
-    """A student whose class head answers as it is told, and whose other head learns."""
+    """A student with given class logits and a trainable consistency head."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ def test_nothing_is_constrained_in_the_first_epoch() -> None:
 
 
 class AnswersByPlace(Table):
-    """Says something else of a sample each time it comes in a batch."""
+    """Returns a different prediction for each occurrence of a sample in a batch."""
 
     def forward(self, view: Tensor) -> Prediction:
         prediction = super().forward(view)

@@ -21,7 +21,7 @@ FIRST_BLOCKS = (0, 3, 7, 13)  # of the stages
 
 @pytest.fixture(scope="module")
 def initial() -> ResNeXt50:
-    """As a recipe makes it; tests leave it as it is."""
+    """The network as built from its settings; tests must not change it."""
     settings = TypeAdapter(AnyNetworkSettings).validate_python({"name": "resnext50"})
     return cast(ResNeXt50, build_network(settings, 3, 5, image_size=64, seed=0, student=0))
 

@@ -51,7 +51,7 @@ def test_shake_goes_forward_by_one_gate_and_backward_by_the_other() -> None:
 
 
 class Constant(nn.Module):
-    """A branch that says the same about every pixel of every image."""
+    """A branch with a constant output."""
 
     def __init__(self, value: float) -> None:
         super().__init__()
@@ -132,7 +132,7 @@ def test_evaluation_mixes_by_halves_and_draws_nothing() -> None:
 
 
 def reference(state: State, width: int, images: Tensor) -> Prediction:
-    """The network in evaluation mode, written down as it is drawn."""
+    """A reference implementation of the network in evaluation mode."""
 
     def normed(maps: Tensor, layer: str) -> Tensor:
         mean, variance, scale, shift = (
@@ -155,7 +155,7 @@ def reference(state: State, width: int, images: Tensor) -> Prediction:
         if stride == 1:
             return normed(pointwise(active, f"{layer}.0"), f"{layer}.1")
         even = active[:, :, 0::2, 0::2]
-        odd = torch.zeros_like(even)  # beyond an odd border there is nothing to see
+        odd = torch.zeros_like(even)  # zero padding beyond an odd border
         seen = active[:, :, 1::2, 1::2]
         odd[:, :, : seen.shape[2], : seen.shape[3]] = seen
         paths = [pointwise(even, f"{layer}.even"), pointwise(odd, f"{layer}.odd")]
@@ -219,7 +219,7 @@ def test_every_parameter_learns() -> None:
     (prediction.class_logits.square().sum() + prediction.consistency_logits.sum()).backward()
     for name, parameter in network.named_parameters():
         assert parameter.grad is not None, name
-        if not name.endswith(("even.bias", "odd.bias")):  # batch norm takes these away
+        if not name.endswith(("even.bias", "odd.bias")):  # has no effect before batch norm
             assert parameter.grad.any(), name
 
 

@@ -1,4 +1,4 @@
-"""Real processes: what several of them train together equals their work done one by one."""
+"""Distributed training in real processes equals the same work in one process."""
 
 import os
 import signal

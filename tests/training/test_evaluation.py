@@ -16,7 +16,7 @@ LABELS = torch.tensor([0, 0, 1, 2, 3, 4, 5, 5])  # none of class 6
 
 
 class Says(nn.Module):
-    """Answers from a table; the pixel of an image is its row. Perturbed pixels ask elsewhere."""
+    """Returns logits from a table; the pixel of an image is its row."""
 
     def __init__(self, rows: Tensor) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ def evaluator(track: int = 0, noise: float = 0.0) -> Evaluator:
 
 
 def table(places: list[int], sureness: float) -> Tensor:
-    """Logits that put the truth of each sample at a place of the order, 0 being the first."""
+    """Logits that give the true class of each sample a given rank, from 0."""
     rows = torch.zeros(len(LABELS), CLASSES)
     for row, (label, place) in enumerate(zip(LABELS.tolist(), places, strict=True)):
         others = [c for c in range(CLASSES) if c != label]

@@ -107,7 +107,7 @@ def test_a_damaged_file_is_named_in_one_line(name: str, content: bytes, tmp_path
 
 
 def test_a_run_is_created_completely_or_not_at_all(tmp_path: Path) -> None:
-    """What a crash left of a run that never began is in nobody's way."""
+    """A partial folder left by a crash does not prevent a new run."""
     (tmp_path / "run.partial").mkdir()
     (tmp_path / "run.partial" / "recipe.toml").write_text("half of a rec")
     (tmp_path / "run").mkdir()

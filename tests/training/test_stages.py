@@ -1,4 +1,4 @@
-"""A run in several stages, and what any method can be trained with."""
+"""Stages, averages of weights and gradient clipping."""
 
 import signal
 from pathlib import Path

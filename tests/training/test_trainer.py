@@ -17,7 +17,7 @@ from dualstudent.training.trainer import LossNotFinite, Trainer
 
 
 def recipe(learning_rate: float = 0.1) -> Recipe:
-    """Two students on feature vectors, and no word about which."""
+    """A recipe for feature vectors without data."""
     return validate(
         {
             "data": {},

@@ -137,7 +137,7 @@ def choose_recipe(check: DataCheck, cuda: bool, wanted: Mapping[str, Any] | None
         "network.name": why_network,
         "method.name": "two networks teach each other; 'dualstudent methods' lists others",
         "batch.labeled": _explain_labeled(batch["labeled"], labeled),
-        "batch.size": _explain_size_of_batch(batch, unlabeled),
+        "batch.size": _explain_batch(batch, unlabeled),
         "schedule.epochs": f"of {per_epoch:,} steps each, {epochs * per_epoch:,} in all",
         "transforms.weak.translate": "views are shifted by up to a twelfth of the image",
         "transforms.weak.flip": "a mirrored digit or letter is another one; for photos of things "
@@ -249,7 +249,7 @@ def _explain_labeled(each: int, labels: int) -> str:
     return every if each == labels else f"of {labels:,} labels to train with"
 
 
-def _explain_size_of_batch(batch: Mapping[str, int], unlabeled: int) -> str:
+def _explain_batch(batch: Mapping[str, int], unlabeled: int) -> str:
     if not unlabeled:
         return "there are no unlabeled images"
     rest = batch["size"] - batch["labeled"]

@@ -39,7 +39,7 @@ class TrainState:
         self.terms = [(i, name) for i, loss in enumerate(losses) for name in loss.terms]
         self.sums = values if self.sums is None else self.sums + values
 
-    def by_student(self, values: Tensor | None) -> list[dict[str, float]]:
+    def split_by_student(self, values: Tensor | None) -> list[dict[str, float]]:
         """Return name → value for each student, given (terms,) values."""
         found: list[dict[str, float]] = [{} for _ in self.method.students]
         numbers = [] if values is None else values.tolist()

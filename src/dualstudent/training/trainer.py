@@ -240,7 +240,7 @@ class Trainer:
             "step": state.step,
             "learning_rate": self.schedule.learning_rate(last - self._stage_start),
             "ramp": self.schedule.ramp(last - self._stage_start),
-            "loss": state.by_student(means),
+            "loss": state.split_by_student(means),
         }
         state.sums = None
         if self.recipe.stages:

@@ -36,7 +36,7 @@ def test_without_a_log_there_is_a_warning() -> None:
 def test_the_share_counts_from_a_thousand_samples_on(tmp_path: Path) -> None:
     tally = Tally(0.01)
     tally.write_to(tmp_path / "log.txt")
-    tally.add(10, [f"{i}.JPEG: cut off" for i in range(10)])  # all of the first, but only ten
+    tally.add(10, [f"{i}.JPEG: cut off" for i in range(10)])  # all broken, but only ten
 
     assert not tally.too_many
     tally.add(1, ["10.JPEG: cut off"])

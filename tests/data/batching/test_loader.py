@@ -18,7 +18,7 @@ NOISE = Transforms(weak=Transform(noise=0.5))
 
 
 def made_up(samples: int, labeled: int, side: int = 1) -> PreparedData:
-    """The first samples have a label; every pixel tells the index."""
+    """Samples of which the first are labeled; every pixel value is the index."""
     indices = torch.arange(samples)
     pixels = (indices % 256).to(torch.uint8).reshape(-1, 1, 1, 1).expand(-1, 1, side, side)
     truth = indices % 10

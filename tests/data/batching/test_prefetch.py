@@ -89,7 +89,7 @@ def test_both_views_of_a_batch_differ_and_labels_fit(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class HeldBack:
-    """Looks at the signals held back from its process; fails at 5, dies at 40."""
+    """Returns the signals blocked in its process; raises at 5, exits at 40."""
 
     def __call__(self, number: int) -> Chunk:
         if number == 5:

@@ -12,7 +12,7 @@ seeds = st.integers(0, 2**63 - 1)
 
 
 def indices(count: int) -> Tensor:
-    return 1000 + 3 * torch.arange(count)  # unlike the indices into them
+    return 1000 + 3 * torch.arange(count)  # values that differ from their positions
 
 
 def taken(stream: Sampler, steps: range) -> list[int]:

@@ -40,7 +40,7 @@ class Recorder:
 
 @pytest.fixture(autouse=True)
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take new files for settled, as they are seconds later."""
+    """Treat new files as unchanged for some seconds."""
     monkeypatch.setattr(cache, "_NS_UNTIL_SETTLED", 0)
 
 
@@ -92,7 +92,7 @@ def pixels_of(images: DecodedImages) -> Any:
 
 
 def check_rows(images: DecodedImages) -> None:
-    """Every image is what its file holds, and where its path is."""
+    """Check that every image belongs to its path."""
     rows = zip(images.listing.paths, pixels_of(images), images.sizes, strict=True)
     for path, pixels, size in rows:
         whole = decode(path, 3)
@@ -130,7 +130,7 @@ def test_images_may_be_larger_than_any_memory(data: Path, folder: Path) -> None:
     decoded(data, folder)
     store = store_of(folder)
     index = (store / "index.json").read_text()
-    os.truncate(store / "pixels", 2**40)  # a hole takes no space
+    os.truncate(store / "pixels", 2**40)  # a sparse file takes no space
     row = 2**40 // (3 * 16 * 16) - 1
     (store / "index.json").write_text(index.replace(", 19, [", f", {row}, [", 1))
     images = decoded(data, folder)
@@ -198,7 +198,7 @@ def test_other_content_is_noticed_though_size_and_time_are_the_same(
     for seed in (98, 99):
         save_picture(path, seed=seed, side=25)
         path.write_bytes(path.read_bytes().ljust(2 * size, b"."))
-        os.utime(path, (1, 1))  # times can lie
+        os.utime(path, (1, 1))  # the modification time can be set
         check_rows(decoded(data, folder))
 
 
@@ -261,7 +261,7 @@ def test_only_stores_unused_for_a_month_are_removed(
     assert (folder / "mine").exists()
     assert len(list(folder.glob("images-*"))) == 2
     shutil.rmtree(folder)
-    assert pixels_of(images).any()  # what is mapped stays
+    assert pixels_of(images).any()  # mapped files stay readable
 
 
 def test_unreadable_files_are_left_out_and_named(

@@ -1,4 +1,4 @@
-"""Small folders, each with one thing wrong with it."""
+"""Checks of small folders with one problem each."""
 
 import shutil
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.support.pictures import save_picture
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """Nothing is wrong with it."""
+    """A folder without problems."""
     seed = 0
     for place, count in (
         ("cat", 4),
