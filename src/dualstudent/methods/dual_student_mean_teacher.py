@@ -66,8 +66,8 @@ class DualStudentMeanTeacher(DualStudent):
         super().__init__(students, settings)
         self.teachers = nn.ModuleList(copy_without_gradient(student) for student in self.students)
 
-    def passes(self, number: int, own_view: Tensor, other_view: Tensor) -> TwoPasses:
-        student = super().passes(number, own_view, other_view)
+    def run_passes(self, number: int, own_view: Tensor, other_view: Tensor) -> TwoPasses:
+        student = super().run_passes(number, own_view, other_view)
         with torch.no_grad():
             teacher = self.teachers[number](other_view)
         return TaughtPasses(student.own, student.other_class_logits, teacher.class_logits)

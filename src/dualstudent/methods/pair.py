@@ -81,7 +81,7 @@ class PairMethod(Method):
     ) -> StudentLoss:
         """Compute the loss of one student; the outputs of the other are constants."""
 
-    def passes(self, number: int, own_view: Tensor, other_view: Tensor) -> TwoPasses:
+    def run_passes(self, number: int, own_view: Tensor, other_view: Tensor) -> TwoPasses:
         """Run student ``number`` on its own view with gradient and on the other view without."""
         student = self.students[number]
         own = student(own_view)
@@ -93,8 +93,8 @@ class PairMethod(Method):
         self, first: int, second: int, batch: Batch, ramp: float
     ) -> tuple[StudentLoss, StudentLoss]:
         """Compute the losses of two students; view 1 is the first one's own view."""
-        left = self.passes(first, batch.views[0], batch.views[1])
-        right = self.passes(second, batch.views[1], batch.views[0])
+        left = self.run_passes(first, batch.views[0], batch.views[1])
+        right = self.run_passes(second, batch.views[1], batch.views[0])
         return (
             self.student_loss(left, right, batch, ramp),
             self.student_loss(right, left, batch, ramp),
