@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from dualstudent import Run
-from dualstudent.recipes.chooser import locate_images, recipe_for_images
+from dualstudent.recipes.chooser import locate_images, use_own_images
 from dualstudent.recipes.reading import to_toml
 from tests.support.digit_files import write_digits
 from tests.support.imagenet import streamed_recipe, write_imagenet
@@ -26,7 +26,7 @@ def test_it_trains_on_own_images_with_workers_and_a_grid(tmp_path: Path) -> None
     digits = locate_images(write_digits(tmp_path / "digits"))
     form = ("data.image_size=8", "data.channels=1")
     recipes = {
-        "own-images": recipe_for_images("demo", digits, [*SHORT, *form]),
+        "own-images": use_own_images("demo", digits, [*SHORT, *form]),
         "with-workers": streamed_recipe(write_imagenet(tmp_path), 1, SHORT[0]),
         "grid": small_recipe(*SHORT),
     }

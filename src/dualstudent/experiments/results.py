@@ -29,7 +29,7 @@ def find_finished_runs(plan: Plan, runs_folder: Path) -> FinishedRuns:
         for name, recipe in plan.runs_of(cell).items():
             run = Run(runs_folder / name)
             if run.result.is_file():
-                run.check_is_of(recipe)  # a new default changes the recipe, but not the name
+                run.check_recipe(recipe)  # a new default changes the recipe, but not the name
                 of_cell.append(run)
     return runs
 

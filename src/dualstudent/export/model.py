@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from dualstudent.data.transforms.normalization import Normalization, factor_and_offset
+from dualstudent.data.transforms.normalization import Normalization, make_scale_and_offset
 from dualstudent.networks.build import AnyNetworkSettings, build_network
 from dualstudent.networks.network import Network, NetworkSettings
 from dualstudent.settings import Settings
@@ -87,7 +87,7 @@ class DeployedModel(nn.Module):
         self.card = card
         self.network = cast(Network, built.to(memory_format=torch.contiguous_format))  # type: ignore[call-overload]
         del self.network.heads.follow
-        factor, offset = factor_and_offset(card.normalization, torch.device("cpu"))
+        factor, offset = make_scale_and_offset(card.normalization, torch.device("cpu"))
         # Not saved with the weights: the card has them.
         self.register_buffer("factor", factor.clone(), persistent=False)
         self.register_buffer("offset", offset.clone(), persistent=False)

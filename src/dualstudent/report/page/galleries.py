@@ -93,7 +93,7 @@ def build_galleries(
     Returns:
         None if the samples are not images.
     """
-    if data.test.pictures(predictions.indices[:0]) is None or data.test.shape[0] not in (1, 3):
+    if data.test.read_pixels(predictions.indices[:0]) is None or data.test.shape[0] not in (1, 3):
         return None
 
     wanted = [
@@ -114,7 +114,7 @@ def _make_pictures(
     rows: Tensor, predictions: Predictions, predicted: PredictedSet, data: PreparedData
 ) -> list[Picture]:
     indices = predictions.indices[rows]
-    pixels = data.test.pictures(indices)
+    pixels = data.test.read_pixels(indices)
     assert pixels is not None
     classes = [escape_line(name) for name in data.classes]
     facts = (
