@@ -24,11 +24,11 @@ def derive_seed(*purpose: int | str) -> int:
 
 
 def make_generator(*purpose: int | str, device: torch.device | str = "cpu") -> torch.Generator:
-    """A fresh generator that depends on every part of ``purpose`` and on nothing else.
+    """Make a new generator on ``device``, seeded by all parts of ``purpose``.
 
     Args:
-        purpose: what it draws for: a seed, and names or numbers that tell its uses apart.
-        device: where it draws.
+        purpose: a seed, and names or numbers that distinguish its uses.
+        device: device of the generator.
 
     Example:
         >>> first, again = (make_generator(0, "views", 7) for _ in range(2))

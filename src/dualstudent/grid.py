@@ -37,17 +37,17 @@ def run_grid(
     Finished runs are kept, interrupted ones continue exactly where they stopped.
 
     Args:
-        recipes: name → recipe; the name becomes the run's folder below ``folder``.
-        folder: of the grid.
-        progress: is told how many epochs of all runs are done, as if they were steps.
-        workers: how many runs at a time; default: one where a GPU computes, else one a core.
+        recipes: name → recipe; the name is also the folder of the run in ``folder``.
+        folder: folder of the grid.
+        progress: receives the number of epochs done in all runs, as steps.
+        workers: number of runs at a time; default: one with a GPU, else one per core.
 
     Returns:
         Name → finished run.
 
     Raises:
         Interrupted: after Ctrl-C, SIGTERM or SIGHUP; the same call continues.
-        UserError: if a run cannot be done; the others stop cleanly.
+        UserError: if a run fails; the others are stopped with a checkpoint.
 
     Example:
         >>> from dualstudent import load_recipe

@@ -39,12 +39,12 @@ def choose_labeled(data: DataSet, labels: int | str, seed: int) -> Tensor:
 def choose_images(data: DataSet, count: int, seed: int) -> Tensor:
     """Choose ``count`` samples to use at all, equally many of each class.
 
-    The choice of labels from what is left is independent of this one.
+    It is independent of the choice of labels. Returns sorted indices.
 
     Args:
-        data: to choose from.
-        count: how many, a multiple of the number of classes.
-        seed: decides the choice.
+        data: the data set to choose from.
+        count: number of samples, a multiple of the number of classes.
+        seed: seed of the choice.
 
     Example:
         >>> from dualstudent import load_mnist_5k
@@ -149,13 +149,13 @@ def _count_per_class(data: DataSet, wanted: int | str, what: str) -> int:
 
 
 def write_manifest(path: Path, data: Labels, labeled: Tensor, seed: int) -> None:
-    """Write down which samples of which data have a label: a file for ``data.split`` of a recipe.
+    """Write which samples of which data are labeled, for ``data.split`` of a recipe.
 
     Args:
-        path: of the JSON file.
-        data: that the samples are of.
-        labeled: (n,) int64, indices of the samples with a label.
-        seed: of the run, for the record.
+        path: JSON file to write.
+        data: the data set.
+        labeled: (n,) int64, indices of the labeled samples.
+        seed: seed of the run, for information.
     """
     manifest = {
         "data": data.name,

@@ -4,9 +4,7 @@ from typing import Any
 
 
 class Callback:
-    """Is told how far a training is; this one does nothing with it.
-
-    Subclass it to show progress or to send metrics elsewhere.
+    """Receives the progress of a training. Subclass it to show progress or log metrics.
 
     Example:
         >>> class PrintLoss(Callback):

@@ -69,11 +69,11 @@ class Evaluator:
 
     Args:
         samples: the test set.
-        labels: (N,) int64.
-        threshold: the ξ of Eq. 3.
-        seed: decides the perturbations.
-        track: of how many samples the probability of the truth is kept.
-        device: where networks live.
+        labels: (N,) int64; only the first N samples are used.
+        threshold: ξ of Eq. 3.
+        seed: seed of the perturbations.
+        track: number of samples whose probability of the true class is recorded.
+        device: device of the networks.
 
     Example:
         >>> from dualstudent import DataSettings, DigitsCNN, prepare

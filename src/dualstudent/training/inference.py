@@ -58,11 +58,11 @@ def run_inference(
     """Run networks in evaluation mode on samples, chunk by chunk, in bounded memory.
 
     Args:
-        networks: on ``device``; each sees the samples in its own precision.
-        samples: of which to take some.
-        indices: (N,) int64, which.
-        seed: decides the perturbed view of each; None for clean samples alone.
-        device: where the networks are.
+        networks: networks on ``device``; each gets the samples in its own precision.
+        samples: a set of samples.
+        indices: (N,) int64, the samples to use.
+        seed: seed of the weak views; None for clean samples only.
+        device: device of the networks.
 
     Example:
         >>> from dualstudent import DigitsCNN, prepare_arrays

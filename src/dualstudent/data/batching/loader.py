@@ -32,7 +32,8 @@ class BatchLoader:
         shard: the part of every batch that this process makes.
 
     Attributes:
-        steps_per_epoch: one pass over the unlabeled samples, or over all if all have labels.
+        steps_per_epoch: length of a pass over the unlabeled samples, or over all samples if all
+            are labeled.
 
     Example:
         >>> from dualstudent import DataSettings, prepare
