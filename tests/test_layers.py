@@ -10,7 +10,7 @@ PACKAGE = "dualstudent"
 
 # From low to high; inside of a layer anything goes.
 LAYERS = (
-    {"errors", "settings", "generators", "signals", "atomic", "parallel"},
+    {"errors", "settings", "generators", "signals", "atomic", "parallel", "discovery"},
     {"losses", "stability", "adversarial", "prediction", "batch", "calibration"},
     {"data", "networks", "methods", "optimization"},
     {"recipes"},

@@ -1,11 +1,10 @@
 """Methods, one file each, named as in the paper."""
 
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Annotated, Union
 
 from pydantic import Field
 
+from dualstudent.discovery import import_folder
 from dualstudent.methods.consistency import ConsistencyMethod, ConsistencySettings
 from dualstudent.methods.cs import CS, CSSettings
 from dualstudent.methods.deep_co_training import DeepCoTraining, DeepCoTrainingSettings
@@ -38,8 +37,7 @@ from dualstudent.methods.vat import VAT, VATSettings
 
 def _find_methods() -> tuple[type[Method], ...]:
     """Import all files of this folder and return every method that has a summary, by name."""
-    for module in iter_modules(__path__):
-        import_module(f"{__name__}.{module.name}")
+    import_folder(__name__, __path__)
     kinds, found = [Method], []
     for kind in kinds:
         kinds += [each for each in kind.__subclasses__() if each not in kinds]

@@ -1,7 +1,5 @@
 """Builds networks from their settings."""
 
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Annotated, Any, Union, cast
 
 import torch
@@ -9,6 +7,7 @@ from pydantic import Field
 from torch import nn
 
 from dualstudent import networks
+from dualstudent.discovery import import_folder
 from dualstudent.errors import UserError
 from dualstudent.generators import seeded_rng
 from dualstudent.networks.network import Network, NetworkSettings
@@ -16,9 +15,7 @@ from dualstudent.networks.network import Network, NetworkSettings
 
 def _find_networks() -> tuple[type[Network], ...]:
     """Import all files of this folder and return every network, by class name."""
-    for module in iter_modules(networks.__path__):
-        if module.name != "build":
-            import_module(f"{networks.__name__}.{module.name}")
+    import_folder(networks.__name__, networks.__path__, without="build")
     return tuple(sorted(Network.__subclasses__(), key=lambda each: each.__name__))
 
 

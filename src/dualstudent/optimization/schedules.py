@@ -13,6 +13,15 @@ from pydantic_core import PydanticCustomError
 
 from dualstudent.settings import Settings
 
+CosineEpochs = Annotated[
+    int | None,
+    Field(
+        gt=0,
+        validate_default=True,
+        description="after how many epochs the learning rate would be 0; default: epochs",
+    ),
+]
+
 
 def cosine(progress: float) -> float:
     """½(1 + cos(π · progress)): from 1 at progress 0 to 0 at progress 1.
@@ -72,12 +81,7 @@ class CosineSchedule(ScheduleSettings):
     """½(1 + cos(π t/N)) at step t; N may be longer than the training."""
 
     name: Literal["cosine"] = "cosine"
-    cosine_epochs: int | None = Field(
-        None,
-        gt=0,
-        validate_default=True,
-        description="after how many epochs the learning rate would be 0; default: epochs",
-    )
+    cosine_epochs: CosineEpochs = None
 
     @field_validator("cosine_epochs")
     @classmethod
@@ -107,12 +111,7 @@ class CyclicSchedule(ScheduleSettings):
     name: Literal["cyclic"] = "cyclic"
     cycle_from: int = Field(ge=0, description="epochs before the first cycle")
     cycle_length: int = Field(gt=0, description="epochs per cycle")
-    cosine_epochs: int | None = Field(
-        None,
-        gt=0,
-        validate_default=True,
-        description="after how many epochs the learning rate would be 0; default: epochs",
-    )
+    cosine_epochs: CosineEpochs = None
 
     @field_validator("cosine_epochs")
     @classmethod

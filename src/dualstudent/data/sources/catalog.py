@@ -1,22 +1,20 @@
 """The data sets by name, found in the files of this folder."""
 
-from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Literal
 
 from dualstudent.data import sources
 from dualstudent.data.datasets import ImageFiles, Images
 from dualstudent.data.images.listing import Part
 from dualstudent.data.sources.source import Source
+from dualstudent.discovery import import_folder
 
 
 def _find_sources() -> dict[str, Source]:
-    """All that the dictionaries ``SOURCES`` list: a new file needs no entry here."""
+    """Import all files of this folder and join their dictionaries ``SOURCES``."""
     found: dict[str, Source] = {}
-    for module in iter_modules(sources.__path__):
-        if module.name != "catalog":
-            found |= getattr(import_module(f"{sources.__name__}.{module.name}"), "SOURCES", {})
+    for module in import_folder(sources.__name__, sources.__path__, without="catalog"):
+        found |= getattr(module, "SOURCES", {})
     return found
 
 
