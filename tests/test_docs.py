@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from dualstudent import Run, export_run, load_trained
+from dualstudent import MethodSettings, Run, Transform, export_run, load_trained, train
 from dualstudent.cli import main
 from dualstudent.data.images import tables
 from dualstudent.data.samples import ImageSamples
@@ -19,7 +19,11 @@ from dualstudent.experiments.schema import BudgetName
 from dualstudent.export import FORMATS, ModelCard
 from dualstudent.methods import METHODS
 from dualstudent.networks.build import NETWORKS
+from dualstudent.optimization.optimizers import OptimizerSettings
+from dualstudent.optimization.schedules import ScheduleSettings
 from dualstudent.recipes import Recipe, load_recipe, recipe_names
+from dualstudent.recipes.reading import RENAMED, validate
+from dualstudent.recipes.schema import EMASettings
 from dualstudent.settings import Settings
 from tests.support.isolated import run_without
 
@@ -58,7 +62,7 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 def test_the_files_of_the_recipe_page_are_what_it_says(tmp_path: Path) -> None:
-    recipe, experiment = blocks("recipes.md", "toml")
+    recipe, _, experiment = blocks("recipes.md", "toml")
     (tmp_path / "mine.toml").write_text(recipe)
     (tmp_path / "digits.toml").write_text(experiment)
     mine = load_recipe(tmp_path / "mine.toml")
@@ -76,7 +80,8 @@ def test_the_files_of_the_recipe_page_are_what_it_says(tmp_path: Path) -> None:
 
 
 def test_the_commands_of_the_recipe_page_can_be_given(tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_text(blocks("recipes.md", "toml")[0])
+    for name, text in zip(("mine", "stages"), blocks("recipes.md", "toml"), strict=False):
+        (tmp_path / f"{name}.toml").write_text(text)
     seen = set()
     for line in "".join(blocks("recipes.md", "sh")).splitlines():
         program, command, *words = shlex.split(line, comments=True)
@@ -94,6 +99,40 @@ def test_the_commands_of_the_recipe_page_can_be_given(tmp_path: Path) -> None:
         elif command == "recipes" and words:
             assert words[1] in recipe_names()
     assert seen == {"recipes", "train", "doctor", "reproduce"}
+
+
+def test_the_stages_of_the_recipe_page_can_be_trained(tmp_path: Path) -> None:
+    (tmp_path / "stages.toml").write_text(blocks("recipes.md", "toml")[1])
+    recipe = load_recipe(tmp_path / "stages.toml", ["data.source=digits-8x8", "data.images=300"])
+    short = [stage.model_dump() for stage in recipe.stages]
+    for stage in short:
+        stage["schedule"]["epochs"] = 1
+    table = recipe.model_dump(mode="json", exclude_none=True) | {"stages": short}
+    run = train(validate(table, "of a test"), tmp_path / "run")
+    assert [record["stage"] for record in run.read_metrics()] == ["labels only", "mean teacher"]
+    assert run.page.is_file()
+
+
+def test_the_recipe_page_explains_every_optimizer_and_schedule() -> None:
+    page = (ROOT / "docs" / "recipes.md").read_text()
+    for settings in (*leaves(OptimizerSettings), *leaves(ScheduleSettings)):
+        assert f"| `{settings.model_fields['name'].default}` |" in page
+        for key in settings.model_fields:
+            assert f"`{key}`" in page, f"{settings.__name__}.{key}"
+    for key in (*Transform.model_fields, *EMASettings.model_fields, *MethodSettings.model_fields):
+        assert f"`{key}`" in page, key
+
+
+def test_the_recipe_page_names_what_old_keys_are_called_now() -> None:
+    page = (ROOT / "docs" / "recipes.md").read_text()
+    for old, new in RENAMED.items():
+        assert f"| `[{old}]` | `[{new}]` |" in page
+
+
+def leaves(kind: type[Settings]) -> list[type[Settings]]:
+    """The classes below ``kind`` that nobody extends."""
+    below = [leaf for each in kind.__subclasses__() for leaf in leaves(each)]
+    return below or [kind]
 
 
 def test_the_way_of_the_page_on_own_data_can_be_gone(
@@ -171,7 +210,7 @@ def test_the_recipe_page_lists_every_network_and_what_can_be_set_of_it() -> None
 def test_commands_name_recipes_that_exist() -> None:
     for page in PAGES:
         for name in re.findall(r"dualstudent train ([a-z0-9][a-z0-9-]*)", page.read_text()):
-            assert name in (*recipe_names(), "mine"), f"{page.name}: {name}"
+            assert name in (*recipe_names(), "mine", "stages"), f"{page.name}: {name}"
 
 
 def test_the_program_of_the_export_page_runs_without_us(small_run: Run, tmp_path: Path) -> None:
