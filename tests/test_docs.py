@@ -38,6 +38,18 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), target
 
 
+def test_the_programs_of_the_readme_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "README.md").read_text()
+    programs = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    for program in programs:
+        small = program.replace('"demo", [', '"demo", ["data.source=digits-8x8", ')
+        small = re.sub(r"epochs=\d+", "epochs=1", small)
+        exec(small.replace("random_state=0", "random_state=0, epochs=2"), {})
+    assert len(programs) == 4
+    assert {path.name for path in (tmp_path / "runs").iterdir()} == {"hundred", "shown"}
+
+
 def test_every_method_has_its_paragraph() -> None:
     page = (ROOT / "docs" / "methods.md").read_text()
     for method in METHODS:
