@@ -28,6 +28,7 @@ from dualstudent.settings import Settings
 from tests.support.isolated import run_without
 
 ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "dualstudent"
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
 
 
@@ -59,14 +60,21 @@ def test_every_method_has_its_paragraph() -> None:
 
 def test_every_file_named_in_the_map_exists() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
-    names = re.findall(
-        r"`((?:methods|networks|data|training|recipes|doctor|experiments|estimator|export|calibration|labeling"
-        r"|report)(?:/\w+)+\.py)`",
-        page,
-    )
-    assert len(names) > 5
+    names = re.findall(r"`((?:\w+/)+\w*(?:\.\w+)?)`", page)
+    assert len(names) > 30
     for name in names:
-        assert (ROOT / "src" / "dualstudent" / name).is_file(), name
+        assert (PACKAGE / name).exists() or (ROOT / name).exists(), name
+
+
+def test_the_nouns_of_the_map_are_where_it_says() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    rows = page.partition("| noun |")[2].partition("\n\n")[0].splitlines()[2:]
+    assert len(rows) > 10
+    for row in rows:
+        nouns, *_, files = row.strip("| ").split(" | ")
+        code = "".join((PACKAGE / file).read_text() for file in re.findall("`(.*?)`", files))
+        for noun in re.findall("`(.*?)`", nouns):
+            assert f"class {noun}" in code, noun
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -172,6 +180,20 @@ def test_the_way_of_the_page_on_own_data_can_be_gone(
     assert f" of {threes} threes are found" in capsys.readouterr().out
     exec(re.findall(r"```python\n(.*?)```", rest, re.DOTALL)[0], {})
     assert len(capsys.readouterr().out.splitlines()) == threes
+
+
+def test_the_programs_on_arrays_of_the_page_on_own_data_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    page = (ROOT / "docs" / "own-data.md").read_text().split("## From Python: scikit-learn")[1]
+    for program in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        short = program.replace("random_state=0)", "random_state=0, epochs=2)")
+        short = short.replace("y, random_state=0, epochs=2)", "y, random_state=0)")  # of the split
+        exec(short.replace("epochs=30", "epochs=1"), names)
+    assert isinstance(run := names["run"], Run)
+    assert run.page.is_file()
 
 
 def test_the_page_on_own_data_names_every_column_that_is_understood() -> None:
