@@ -51,7 +51,7 @@ def describe(run: RunData) -> str:
     errors = [
         (record["epoch"], record["test"][run.evaluation.network]["error"])
         for record in run.metrics
-        if run.verdict.network in record["test"]  # an earlier stage may have had other networks
+        if run.evaluation.network in record["test"]  # an earlier stage may have had other networks
     ]
     if len(errors) < 2:
         return ""
