@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from dualstudent import Run, export_run, load_trained
+from dualstudent import MethodSettings, Run, Transform, export_run, load_trained, train
 from dualstudent.cli import main
 from dualstudent.data.images import tables
 from dualstudent.data.samples import ImageSamples
@@ -19,11 +19,16 @@ from dualstudent.experiments.schema import BudgetName
 from dualstudent.export import FORMATS, ModelCard
 from dualstudent.methods import METHODS
 from dualstudent.networks.build import NETWORKS
+from dualstudent.optimization.optimizers import OptimizerSettings
+from dualstudent.optimization.schedules import ScheduleSettings
 from dualstudent.recipes import Recipe, load_recipe, recipe_names
+from dualstudent.recipes.reading import RENAMED, validate
+from dualstudent.recipes.schema import EMASettings
 from dualstudent.settings import Settings
 from tests.support.isolated import run_without
 
 ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "dualstudent"
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
 
 
@@ -32,6 +37,18 @@ def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
         if not target.startswith("https://"):
             assert (page.parent / target).exists(), target
+
+
+def test_the_programs_of_the_readme_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "README.md").read_text()
+    programs = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    for program in programs:
+        small = program.replace('"demo", [', '"demo", ["data.source=digits-8x8", ')
+        small = re.sub(r"epochs=\d+", "epochs=1", small)
+        exec(small.replace("random_state=0", "random_state=0, epochs=2"), {})
+    assert len(programs) == 4
+    assert {path.name for path in (tmp_path / "runs").iterdir()} == {"hundred", "shown"}
 
 
 def test_every_method_has_its_paragraph() -> None:
@@ -43,14 +60,21 @@ def test_every_method_has_its_paragraph() -> None:
 
 def test_every_file_named_in_the_map_exists() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
-    names = re.findall(
-        r"`((?:methods|networks|data|training|recipes|doctor|experiments|estimator|export|calibration|labeling"
-        r"|report)(?:/\w+)+\.py)`",
-        page,
-    )
-    assert len(names) > 5
+    names = re.findall(r"`((?:\w+/)+\w*(?:\.\w+)?)`", page)
+    assert len(names) > 30
     for name in names:
-        assert (ROOT / "src" / "dualstudent" / name).is_file(), name
+        assert (PACKAGE / name).exists() or (ROOT / name).exists(), name
+
+
+def test_the_nouns_of_the_map_are_where_it_says() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    rows = page.partition("| noun |")[2].partition("\n\n")[0].splitlines()[2:]
+    assert len(rows) > 10
+    for row in rows:
+        nouns, *_, files = row.strip("| ").split(" | ")
+        code = "".join((PACKAGE / file).read_text() for file in re.findall("`(.*?)`", files))
+        for noun in re.findall("`(.*?)`", nouns):
+            assert f"class {noun}" in code, noun
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -58,7 +82,7 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 def test_the_files_of_the_recipe_page_are_what_it_says(tmp_path: Path) -> None:
-    recipe, experiment = blocks("recipes.md", "toml")
+    recipe, _, experiment = blocks("recipes.md", "toml")
     (tmp_path / "mine.toml").write_text(recipe)
     (tmp_path / "digits.toml").write_text(experiment)
     mine = load_recipe(tmp_path / "mine.toml")
@@ -76,7 +100,8 @@ def test_the_files_of_the_recipe_page_are_what_it_says(tmp_path: Path) -> None:
 
 
 def test_the_commands_of_the_recipe_page_can_be_given(tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_text(blocks("recipes.md", "toml")[0])
+    for name, text in zip(("mine", "stages"), blocks("recipes.md", "toml"), strict=False):
+        (tmp_path / f"{name}.toml").write_text(text)
     seen = set()
     for line in "".join(blocks("recipes.md", "sh")).splitlines():
         program, command, *words = shlex.split(line, comments=True)
@@ -96,6 +121,40 @@ def test_the_commands_of_the_recipe_page_can_be_given(tmp_path: Path) -> None:
     assert seen == {"recipes", "train", "doctor", "reproduce"}
 
 
+def test_the_stages_of_the_recipe_page_can_be_trained(tmp_path: Path) -> None:
+    (tmp_path / "stages.toml").write_text(blocks("recipes.md", "toml")[1])
+    recipe = load_recipe(tmp_path / "stages.toml", ["data.source=digits-8x8", "data.images=300"])
+    short = [stage.model_dump() for stage in recipe.stages]
+    for stage in short:
+        stage["schedule"]["epochs"] = 1
+    table = recipe.model_dump(mode="json", exclude_none=True) | {"stages": short}
+    run = train(validate(table, "of a test"), tmp_path / "run")
+    assert [record["stage"] for record in run.read_metrics()] == ["labels only", "mean teacher"]
+    assert run.page.is_file()
+
+
+def test_the_recipe_page_explains_every_optimizer_and_schedule() -> None:
+    page = (ROOT / "docs" / "recipes.md").read_text()
+    for settings in (*leaves(OptimizerSettings), *leaves(ScheduleSettings)):
+        assert f"| `{settings.model_fields['name'].default}` |" in page
+        for key in settings.model_fields:
+            assert f"`{key}`" in page, f"{settings.__name__}.{key}"
+    for key in (*Transform.model_fields, *EMASettings.model_fields, *MethodSettings.model_fields):
+        assert f"`{key}`" in page, key
+
+
+def test_the_recipe_page_names_what_old_keys_are_called_now() -> None:
+    page = (ROOT / "docs" / "recipes.md").read_text()
+    for old, new in RENAMED.items():
+        assert f"| `[{old}]` | `[{new}]` |" in page
+
+
+def leaves(kind: type[Settings]) -> list[type[Settings]]:
+    """The classes below ``kind`` that nobody extends."""
+    below = [leaf for each in kind.__subclasses__() for leaf in leaves(each)]
+    return below or [kind]
+
+
 def test_the_way_of_the_page_on_own_data_can_be_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -105,7 +164,8 @@ def test_the_way_of_the_page_on_own_data_can_be_gone(
     way, rest = (ROOT / "docs" / "own-data.md").read_text().split("## Images in folders")
     for language, block in re.findall(r"```(python|sh)\n(.*?)```", way, re.DOTALL):
         if language == "python":
-            exec(block.replace("mnist_5k", "digits_8x8"), {})  # the same in a tenth of the time
+            small = "from dualstudent.data.sources.bundled import load_digits_8x8 as load_mnist_5k"
+            exec(block.replace("from dualstudent import load_mnist_5k", small), {})
         for line in block.splitlines() if language == "sh" else []:
             words = shlex.split(line)
             short = ["--set", "schedule.epochs=1"] if words[1] == "train" else []
@@ -121,6 +181,20 @@ def test_the_way_of_the_page_on_own_data_can_be_gone(
     assert f" of {threes} threes are found" in capsys.readouterr().out
     exec(re.findall(r"```python\n(.*?)```", rest, re.DOTALL)[0], {})
     assert len(capsys.readouterr().out.splitlines()) == threes
+
+
+def test_the_programs_on_arrays_of_the_page_on_own_data_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    page = (ROOT / "docs" / "own-data.md").read_text().split("## From Python: scikit-learn")[1]
+    for program in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        short = program.replace("random_state=0)", "random_state=0, epochs=2)")
+        short = short.replace("y, random_state=0, epochs=2)", "y, random_state=0)")  # of the split
+        exec(short.replace("epochs=30", "epochs=1"), names)
+    assert isinstance(run := names["run"], Run)
+    assert run.page.is_file()
 
 
 def test_the_page_on_own_data_names_every_column_that_is_understood() -> None:
@@ -171,7 +245,7 @@ def test_the_recipe_page_lists_every_network_and_what_can_be_set_of_it() -> None
 def test_commands_name_recipes_that_exist() -> None:
     for page in PAGES:
         for name in re.findall(r"dualstudent train ([a-z0-9][a-z0-9-]*)", page.read_text()):
-            assert name in (*recipe_names(), "mine"), f"{page.name}: {name}"
+            assert name in (*recipe_names(), "mine", "stages"), f"{page.name}: {name}"
 
 
 def test_the_program_of_the_export_page_runs_without_us(small_run: Run, tmp_path: Path) -> None:

@@ -25,3 +25,8 @@ def test_a_single_evaluation_can_be_seen(tmp_path: Path) -> None:
 def test_a_title_may_hold_anything(tmp_path: Path) -> None:
     draw_curves({"": [record(1, a=20)]}, tmp_path / "x.png", "runs/$\\frac$\n\udcff<b>")
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_network_of_a_later_stage_gets_a_shorter_line(tmp_path: Path) -> None:
+    draw_curves({"": [record(1, a=20), record(2, a=20, b=30)]}, tmp_path / "x.png")
+    assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")

@@ -16,19 +16,20 @@ def draw_curves(runs: Mapping[str, Metrics], path: Path, title: str = "") -> Non
     """Draw error and share of stable samples against epochs, one line per network.
 
     Args:
-        runs: label → metrics of a run, with at least one evaluated epoch.
+        runs: label → metrics of a run, the last epoch evaluated. A network of later stages
+            only gets a shorter line.
         path: of the PNG file.
         title: of the figure.
     """
     figure = Figure(figsize=(10, 4), layout="constrained")
     error, stable = figure.subplots(1, 2)
     for label, metrics in runs.items():
-        tested = [record for record in metrics if record["test"]]
-        epochs = [record["epoch"] for record in tested]
-        point = "o" if len(tested) == 1 else ""  # a line needs two points
-        for name in tested[-1]["test"]:
+        for name in metrics[-1]["test"]:
             line = f"{label}, {name}" if label else name
+            tested = [record for record in metrics if name in record["test"]]
+            epochs = [record["epoch"] for record in tested]
             figures = [record["test"][name] for record in tested]
+            point = "o" if len(tested) == 1 else ""  # a line needs two points
             error.plot(epochs, [f["error"] for f in figures], point + "-", label=line)
             stable.plot(epochs, [f["stable_share"] for f in figures], point + "-", label=line)
     style_epoch_axes(error, "error in %")

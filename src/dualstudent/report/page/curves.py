@@ -51,7 +51,7 @@ def describe(run: RunData) -> str:
     errors = [
         (record["epoch"], record["test"][run.evaluation.network]["error"])
         for record in run.metrics
-        if record["test"]
+        if run.evaluation.network in record["test"]  # an earlier stage may have had other networks
     ]
     if len(errors) < 2:
         return ""
@@ -71,7 +71,7 @@ def _collect_tests(runs: Sequence[RunData], key: str) -> list[_Line]:
             {
                 record["epoch"]: record["test"][network][key]
                 for record in run.metrics
-                if record["test"]
+                if network in record["test"]
             },
         )
         for place, run in enumerate(runs)
