@@ -150,8 +150,9 @@ class Run:
         """
         if self.read_fingerprint() != data.fingerprint():
             raise UserError(
-                f"{self.folder}: the images or labels found now are not those the run began with; "
-                "bring them back, or train again into another folder"
+                f"{self.folder}: the images or labels found now are not those the run began with "
+                "(another version may also resize images differently); bring them back, or train "
+                "again into another folder"
             )
 
     def check_recipe(self, recipe: Recipe) -> None:
