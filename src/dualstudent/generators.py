@@ -39,11 +39,18 @@ def make_generator(*purpose: int | str, device: torch.device | str = "cpu") -> t
 
 
 @contextmanager
+def preserve_rng() -> Iterator[None]:
+    """Restore the state of all global generators, also those of GPUs, after the block."""
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        yield
+
+
+@contextmanager
 def seeded_rng(*purpose: int | str) -> Iterator[None]:
     """Seed the global CPU generator for the block by ``purpose``; restore its state afterwards.
 
     For code that takes no generator, such as the initialization of layers.
     """
-    with torch.random.fork_rng(devices=[]):
+    with preserve_rng():
         torch.manual_seed(derive_seed(*purpose))
         yield

@@ -62,8 +62,8 @@ def run_grid(
     waiting = [name for name in recipes if not runs[name].result.is_file()]
     for name in recipes.keys() - set(waiting):
         Run.open(folder / name).check_recipe(recipes[name])
-        done[name] = recipes[name].schedule.epochs
-    progress.on_start(sum(done.values()), sum(r.schedule.epochs for r in recipes.values()))
+        done[name] = recipes[name].epochs
+    progress.on_start(sum(done.values()), sum(r.epochs for r in recipes.values()))
     at_a_time = workers or count_parallel_runs(recipes.values())
     with StopRequest() as stop, _Workers(min(at_a_time, len(waiting))) as pool:
         while waiting or pool.busy:
@@ -161,7 +161,7 @@ def _work(connection: Connection) -> None:
         except EOFError:  # the parent has finished or died
             return
         try:
-            train_or_resume(recipe, folder, _Reporter(connection, recipe.schedule.epochs))
+            train_or_resume(recipe, folder, _Reporter(connection, recipe.epochs))
         except Interrupted:
             return
         except (UserError, OSError) as error:

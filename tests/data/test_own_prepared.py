@@ -98,7 +98,8 @@ def test_the_fingerprint_is_that_of_the_images_in_order_wherever_they_lie(digits
         hash_tensor(again, images)
         hash_tensor(again, labels)
     assert data.fingerprint() == again.hexdigest()
-    assert data.settings == settings
+    assert data.origin is not None
+    assert data.origin.settings == settings
 
 
 def test_validation_is_a_share_of_each_class_by_seed_and_takes_no_part(tmp_path: Path) -> None:

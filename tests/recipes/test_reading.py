@@ -189,3 +189,11 @@ def test_recipes_cannot_be_changed_by_accident() -> None:
     recipe: Recipe = load_recipe("demo")
     with pytest.raises(ValueError, match="frozen"):
         recipe.seed = 1  # type: ignore[misc]
+
+
+def test_naming_the_default_optimizer_or_schedule_drops_nothing() -> None:
+    plain, named = (
+        load_recipe("cifar10", ["schedule.cosine_epochs=400", *more])
+        for more in ([], ["optimizer.name=sgd", "schedule.name=cosine"])
+    )
+    assert named == plain

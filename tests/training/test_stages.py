@@ -7,11 +7,22 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dualstudent import Callback, Recipe, Run, Trainer, UserError, load_trained, resume, train
+from dualstudent import (
+    Callback,
+    Recipe,
+    Run,
+    Trainer,
+    UserError,
+    load_trained,
+    prepare,
+    resume,
+    train,
+)
 from dualstudent.recipes.reading import read_recipe_table, validate
 from dualstudent.signals import Interrupted
 from dualstudent.training.checkpoint import read_tensors
 from dualstudent.training.model import evaluate_run
+from dualstudent.training.trainer import build_method
 from tests.support.recipes import small_recipe
 
 STEPS = 29  # of an epoch
@@ -60,11 +71,12 @@ def test_a_stage_goes_on_with_the_students_of_the_one_before() -> None:
     assert record is not None
     assert (record["stage"], trainer.method.settings.name) == ("labels", "cs")
     before = [p.detach().clone() for p in trainer.method.students.parameters()]
-    trainer.enter_stage(1)
-    for after, expected in zip(trainer.method.students.parameters(), before, strict=True):
+    method = build_method(trainer.recipe.split_stages()[1], trainer.data, trainer.method)
+    for after, expected in zip(method.students.parameters(), before, strict=True):
         assert torch.equal(after, expected)
-    assert trainer.method.settings.name == "dual-student"
     assert not trainer.done
+    trainer.advance()
+    assert trainer.method.settings.name == "dual-student"
 
 
 @pytest.fixture(scope="module")
@@ -132,3 +144,46 @@ def test_the_random_state_of_the_caller_is_untouched(tmp_path: Path) -> None:
     before = torch.get_rng_state()
     train(small_recipe("schedule.epochs=1"), tmp_path / "run")
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_teachers_and_averages_of_a_stage_begin_with_the_weights_of_the_stage_before() -> None:
+    table = small_recipe("schedule.epochs=1", "ema.decay=0.99").model_dump(
+        mode="json", exclude_none=True
+    )
+    table["method"] = {"name": "dual-student+mean-teacher"}
+    table["stages"] = [
+        {"name": "labels", "method": {"name": "cs", "mutual_consistency_weight": 0.0}},
+        {"name": "both"},
+    ]
+    trainer = Trainer(validate(table, "of a test"))
+    for _ in range(5):
+        trainer.advance()
+    last = trainer.recipe.split_stages()[-1]
+    method = build_method(last, trainer.data, trainer.method)
+    expected = flatten(trainer.method.students[1])
+    for name in ("student2", "teacher2"):
+        assert torch.equal(flatten(method.evaluated[name]), expected)
+    assert torch.equal(flatten(method.students[1]), expected)
+
+
+def test_a_mistake_in_a_later_stage_shows_before_any_training() -> None:
+    table = small_recipe("schedule.epochs=1").model_dump(mode="json", exclude_none=True)
+    table["method"] = {"name": "pi+fastswa", "average_from": 5}
+    table["stages"] = [{"name": "labels", "method": {"name": "supervised"}}, {"name": "average"}]
+    with pytest.raises(UserError, match="average_from"):
+        Trainer(validate(table, "of a test"))
+
+
+def test_a_second_student_without_a_predecessor_is_a_warning() -> None:
+    table = small_recipe("schedule.epochs=1").model_dump(mode="json", exclude_none=True)
+    table["stages"] = [{"name": "labels", "method": {"name": "supervised"}}, {"name": "both"}]
+    with pytest.warns(UserWarning, match="initial state"):
+        Trainer(validate(table, "of a test"))
+
+
+def test_data_prepared_for_other_views_count_as_handed_over() -> None:
+    recipe = small_recipe()
+    other = prepare(recipe.data, recipe.seed)  # without the transforms of the recipe
+    assert Trainer(recipe, other).recipe.data.source is None
+    same = prepare(recipe.data, recipe.seed, recipe.transforms, recipe.normalization)
+    assert Trainer(recipe, same).recipe == recipe

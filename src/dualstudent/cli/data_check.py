@@ -47,7 +47,7 @@ def forecast_line(recipe: Recipe, images: int, seconds: float) -> str:
     data, batch, size = recipe.data, recipe.batch, recipe.data.image_size or OWN_IMAGE_SIZE
     return (
         f"training would use {recipe.method.name} with {recipe.network.name} on {size} × {size} "
-        f"pixels, {recipe.schedule.epochs:,} epochs, {batch.labeled} of {batch.size} images in a "
+        f"pixels, {recipe.epochs:,} epochs, {batch.labeled} of {batch.size} images in a "
         f"batch labeled: about {format_estimate(seconds)} on this machine, "
         f"{format_bytes(images * data.channels * size**2)} of memory for the images"
     )

@@ -17,7 +17,7 @@ from dualstudent.data.images.decoding import Channels
 from dualstudent.data.images.listing import Listing, Part
 from dualstudent.data.images.own import list_images, prepare_files
 from dualstudent.data.images.tables import Columns
-from dualstudent.data.prepared import PreparedData
+from dualstudent.data.prepared import Origin, PreparedData
 from dualstudent.data.samples import ImageSamples, Samples
 from dualstudent.data.sources.catalog import SOURCES, DataSetName, load
 from dualstudent.data.sources.files import data_folder
@@ -184,13 +184,14 @@ def prepare(
     if settings.path is not None:
         images = images or settings.decode()
         data = prepare_files(images, settings.validation, seed, transforms, normalization)
-        return replace(data, settings=settings)
-    if settings.source is None:
+    elif settings.source is None:
         raise UserError(
             "the recipe has no data.source: its data are handed over from Python; pass them as the "
             "argument data of train, resume or load_trained"
         )
-    return _prepare_published(settings, settings.source, seed, transforms, normalization)
+    else:
+        data = _prepare_published(settings, settings.source, seed, transforms, normalization)
+    return replace(data, origin=Origin(settings, seed, transforms, normalization))
 
 
 def _prepare_published(
@@ -234,7 +235,6 @@ def _prepare_published(
         test.labels,
         source,
         target_from=None if target is None else len(source),
-        settings=settings,
     )
 
 

@@ -4,6 +4,7 @@ import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,6 +13,15 @@ from dualstudent.data.batching.broken import Tally
 from dualstudent.data.datasets import Labels
 from dualstudent.data.samples import Samples, hash_tensor
 from dualstudent.settings import Settings
+
+
+class Origin(NamedTuple):
+    """What data were prepared from; equal origins give equal data and views."""
+
+    settings: Settings
+    seed: int
+    transforms: Settings
+    normalization: Settings
 
 
 @dataclass(frozen=True)
@@ -32,7 +42,7 @@ class PreparedData:
         test_files: the files of ``test``, for own images.
         unreadable: number of own image files that cannot be read.
         target_from: index of the first training sample of the target; None without a target.
-        settings: the settings that these data were prepared from; None for data from Python.
+        origin: what these data were prepared from; None for data from Python.
     """
 
     classes: tuple[str, ...]
@@ -46,7 +56,7 @@ class PreparedData:
     test_files: tuple[Path, ...] = ()
     unreadable: int = 0
     target_from: int | None = None
-    settings: Settings | None = None
+    origin: Origin | None = None
 
     @property
     def domains(self) -> Tensor:

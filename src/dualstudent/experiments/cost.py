@@ -43,7 +43,7 @@ def count_steps(recipe: Recipe) -> int:
         per_epoch = samples // batch.size
     else:
         per_epoch = (samples - labels) // unlabeled
-    return recipe.schedule.epochs * per_epoch
+    return recipe.epochs * per_epoch
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,11 @@ class TimeEstimator:
 
     def estimate(self, recipe: Recipe) -> float:
         """Seconds that a run takes on one core, or on the GPUs that share its batches."""
+        return sum(self._estimate_stage(stage) for stage in recipe.split_stages())
+
+    def _estimate_stage(self, recipe: Recipe) -> float:
         pace = self._pace(recipe)
-        tests = math.ceil(recipe.schedule.epochs / recipe.evaluation.every)
+        tests = math.ceil(recipe.epochs / recipe.evaluation.every)
         looks = tests * 2 * _tested(recipe)  # each image clean and perturbed
         training = count_steps(recipe) * recipe.batch.size * pace.training / count_gpus(recipe)
         return training + looks * pace.test  # one process tests

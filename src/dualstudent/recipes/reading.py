@@ -2,7 +2,7 @@
 
 import tomllib
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, cast
@@ -22,6 +22,13 @@ RENAMED = {"normalisation": "normalization", "augmentation": "transforms.weak"}
 
 class RenamedKeyWarning(UserWarning):
     """A recipe uses an old name of a key."""
+
+
+# The name of a section that states none, as recipes of earlier versions do.
+_DEFAULT_NAMES: dict[str, Callable[[Table], str]] = {
+    "optimizer": lambda section: "sgd",
+    "schedule": infer_schedule_name,
+}
 
 
 def recipe_names() -> list[str]:
@@ -95,7 +102,7 @@ def merge(base: Table, over: Table) -> Table:
         below = result.get(key)
         if not (isinstance(below, dict) and isinstance(value, dict)):
             result[key] = value
-        elif _has_same_name(below, value):
+        elif _has_same_name(key, below, value):
             result[key] = merge(below, value)
         else:
             result[key] = _start_afresh(key, below, value)
@@ -186,10 +193,7 @@ def _read_text(path: Path) -> str:
 def _name_defaults(table: Table) -> Table:
     """Add the names of optimizer and schedule where a recipe leaves them out."""
     named = dict(table)
-    for key, default in (
-        ("optimizer", lambda section: "sgd"),
-        ("schedule", infer_schedule_name),
-    ):
+    for key, default in _DEFAULT_NAMES.items():
         section = named.get(key)
         if isinstance(section, dict):
             named[key] = {"name": default(section)} | section
@@ -205,8 +209,10 @@ def _start_afresh(key: str, base: Table, over: Table) -> Table:
     return over
 
 
-def _has_same_name(base: Table, over: Table) -> bool:
-    return bool(over.get("name", base.get("name")) == base.get("name"))
+def _has_same_name(key: str, base: Table, over: Table) -> bool:
+    default = _DEFAULT_NAMES[key](base) if key in _DEFAULT_NAMES else None
+    name = base.get("name", default)
+    return bool(over.get("name", name) == name)
 
 
 def _sets_no_name(change: str) -> bool:

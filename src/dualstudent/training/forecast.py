@@ -9,6 +9,7 @@ from functools import partial
 import torch
 
 from dualstudent.data.prepared import PreparedData
+from dualstudent.generators import preserve_rng
 from dualstudent.recipes.schema import DeviceSettings, Recipe
 from dualstudent.training.evaluation import Evaluator
 from dualstudent.training.inference import CHUNK
@@ -27,8 +28,12 @@ def estimate_seconds(recipe: Recipe, data: PreparedData) -> float:
         recipe: recipe of the run.
         data: data of the run.
     """
+    return sum(_estimate_stage(stage, data) for stage in recipe.split_stages())
+
+
+def _estimate_stage(recipe: Recipe, data: PreparedData) -> float:
     here = recipe.model_copy(update={"device": use_one_process(recipe.device)})
-    with torch.random.fork_rng(devices=[]), closing(Trainer(here, data)) as trainer:
+    with preserve_rng(), closing(Trainer(here, data)) as trainer:
         steps = trainer.total_steps * measure_step(trainer, _SECONDS)
         evaluations = math.ceil(recipe.epochs / recipe.evaluation.every)
         # All devices share the steps; only one evaluates.

@@ -71,10 +71,9 @@ def load_trained(
     device = device or recipe.device.model_copy(update={"processes": 1})
     here = recipe.model_copy(update={"device": device})
     if data is not None or recipe.data.path is not None:  # these may have changed
-        trainer = Trainer(here, data, run.check_same_data)
+        trainer = Trainer(here, data, run.check_same_data, stage=-1)
     else:
-        trainer = Trainer(here)
-    trainer.enter_stage(-1)
+        trainer = Trainer(here, stage=-1)
     tensors, _ = read_model(run)
     load_weights(run, trainer.method, tensors)
     return trainer

@@ -80,7 +80,7 @@ class Predictor:
         nothing, none = self._files([]), torch.empty(0, dtype=torch.int64)
         data = PreparedData(self.classes, nothing, none, none, none, nothing, none)
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self._method = build_method(recipe, data).to(self._device)
+        self._method = build_method(recipe.split_stages()[-1], data).to(self._device)
         load_weights(run, self._method, tensors)
         self.network = self._method.exported
 

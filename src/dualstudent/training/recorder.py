@@ -138,7 +138,8 @@ class Recorder:
         trainer.check_finite()
         trainer.check_weights()
         self._last_checkpoint = time.monotonic()
-        sums = torch.zeros(len(state.terms)) if state.sums is None else state.sums
+        nothing = torch.zeros(len(state.terms), device=trainer.fabric.device)
+        sums = nothing if state.sums is None else state.sums
         sums = gather_ranks(trainer.fabric, sums)
         if self._leads:
             save_checkpoint(self._run.checkpoint, state, sums, self._metrics_size)

@@ -1,6 +1,7 @@
 """The trainer, which trains the students of a recipe step by step."""
 
 import dataclasses
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -10,9 +11,9 @@ from torch import nn
 from dualstudent.data.batching.loader import BatchLoader
 from dualstudent.data.batching.samplers import Shard
 from dualstudent.data.prepare import DataSettings, prepare
-from dualstudent.data.prepared import PreparedData
+from dualstudent.data.prepared import Origin, PreparedData
 from dualstudent.errors import UserError
-from dualstudent.generators import derive_seed
+from dualstudent.generators import derive_seed, preserve_rng
 from dualstudent.methods import METHODS, Method, StudentLoss, Task
 from dualstudent.networks.build import build_network
 from dualstudent.optimization.optimizers import clip_gradient, set_learning_rate
@@ -40,6 +41,7 @@ class Trainer:
         data: training data to use instead of ``recipe.data``. They have their own perturbations;
             ``recipe.transforms`` and ``recipe.normalization`` are ignored.
         check: called with the data before anything else is built; may raise.
+        stage: the stage to start with, −1 for the last; its students have their initial weights.
 
     Attributes:
         recipe: the recipe; its ``data`` are empty if other data were given.
@@ -70,8 +72,10 @@ class Trainer:
         recipe: Recipe,
         data: PreparedData | None = None,
         check: Callable[[PreparedData], None] = lambda data: None,
+        stage: int = 0,
     ) -> None:
-        handed_over = data is not None and data.settings != recipe.data
+        origin = Origin(recipe.data, recipe.seed, recipe.transforms, recipe.normalization)
+        handed_over = data is not None and data.origin != origin
         if handed_over:  # a recipe must not name data that the run never saw
             recipe = recipe.model_copy(update={"data": DataSettings()})
         _check_processes(recipe, handed_over)
@@ -82,7 +86,9 @@ class Trainer:
         )
         check(self.data)
         self._stages = recipe.split_stages()
-        self._enter_stage(0)
+        self.enter_stage(stage)
+        if stage == 0:
+            self._check_later_stages()
 
     @property
     def method(self) -> Method:
@@ -104,10 +110,10 @@ class Trainer:
         Raises:
             LossNotFinite: if the training diverged; checked every 50 steps and every epoch.
         """
-        state, length = self.state, self.schedule.steps_per_epoch
-        if state.step == self._stage_end:
-            self._enter_stage(state.stage + 1)
-        with torch.random.fork_rng(devices=self._random_devices):
+        length = self.schedule.steps_per_epoch
+        if self.state.step == self._stage_end:
+            self._enter_stage(self.state.stage + 1, self.state)
+        with preserve_rng():
             self.state.add(self.take_step(self.state.step))
             self.state.step += 1
             if self.state.step % _STEPS_BETWEEN_CHECKS == 0:
@@ -180,21 +186,30 @@ class Trainer:
         return tested | ({"tracked": found.tracked} if found.tracked else {})
 
     def enter_stage(self, number: int) -> None:
-        """Build the method of stage ``number``, −1 for the last, so that it can be restored."""
-        number %= len(self._stages)
-        if number != self.state.stage:
-            self._enter_stage(number)
+        """Build the method of stage ``number``, −1 for the last, to load a state of that stage."""
+        self._enter_stage(number % len(self._stages), None)
 
     def close(self) -> None:
         """Stop the worker processes that make batches, if there are any."""
         self._loader.close()
 
-    def _enter_stage(self, number: int) -> None:
+    def _check_later_stages(self) -> None:
+        """Build the methods of all stages once, so that a mistake shows before any training."""
+        before = self.method
+        for recipe in self._stages[1:]:
+            method = build_method(recipe, self.data, before)
+            if len(method.students) > len(before.students):
+                warnings.warn(
+                    f"the stage of {recipe.method.name} has {len(method.students)} students, the "
+                    f"one before {len(before.students)}: the others start from their initial state",
+                    stacklevel=3,
+                )
+            before = method
+
+    def _enter_stage(self, number: int, before: TrainState | None) -> None:
         recipe, device = self._stages[number], self.fabric.device
-        method = build_method(recipe, self.data)
-        before = self.state if number else None
+        method = build_method(recipe, self.data, None if before is None else before.method)
         if before is not None:
-            _continue_students(before.method, method)
             self._loader.close()
         self._loader = BatchLoader(
             self.data,
@@ -247,13 +262,15 @@ class Trainer:
             record["stage"] = self.recipe.stages[state.stage].name
         return record
 
-    @property
-    def _random_devices(self) -> list[torch.device]:
-        return [self.fabric.device] if self.fabric.device.type == "cuda" else []
 
+def build_method(recipe: Recipe, data: PreparedData, before: Method | None = None) -> Method:
+    """Build the method of a recipe.
 
-def build_method(recipe: Recipe, data: PreparedData) -> Method:
-    """Build the method of a recipe with newly initialized students.
+    Args:
+        recipe: recipe of one stage.
+        data: data of the run.
+        before: the method of the stage before; student i continues with the weights of its
+            student i. Default: all students are newly initialized.
 
     Raises:
         UserError: if the method or network does not suit the data.
@@ -265,6 +282,8 @@ def build_method(recipe: Recipe, data: PreparedData) -> Method:
         build_network(network, channels, classes, image_size, recipe.seed, number)
         for number, network in enumerate(recipe.method.networks(recipe.network))
     ]
+    if before is not None:  # first, so that teachers and averages are copies of these weights
+        _continue_students(before, students, recipe.method.name)
     method = _find_method_class(recipe)(students, recipe.method)
     _check_strong_views(recipe, method)
     task = Task(recipe.schedule.epochs, len(data.labels), classes, shape, data.train.value_range)
@@ -279,14 +298,14 @@ def _find_method_class(recipe: Recipe) -> type[Method]:
     return kind
 
 
-def _continue_students(before: Method, after: Method) -> None:
+def _continue_students(before: Method, students: list[nn.Module], name: str) -> None:
     """Copy the weights of student i of the stage before to student i."""
-    for old, new in zip(before.students, after.students, strict=False):
+    for old, new in zip(before.students, students, strict=False):
         try:
             new.load_state_dict(old.state_dict())
         except RuntimeError as error:
             raise UserError(
-                f"the stage of {after.settings.name} cannot go on with the students of "
+                f"the stage of {name} cannot go on with the students of "
                 f"{before.settings.name}: they are other networks"
             ) from error
 

@@ -166,12 +166,14 @@ class ChunkReader:
     def __call__(self, number: int) -> Chunk:
         start = number * self._size
         indices = self._indices[start : start + self._size]
-        try:
-            return Chunk(self._make_views(indices, start), indices)
-        except BrokenSamples as error:
-            readable = [row for row in range(len(indices)) if row not in error.reasons]
-            indices, broken = indices[readable], tuple(error.reasons.values())
-            return Chunk(self._make_views(indices, start), indices, broken)
+        broken: list[str] = []
+        while True:  # a file can break between two attempts
+            try:
+                return Chunk(self._make_views(indices, start), indices, tuple(broken))
+            except BrokenSamples as error:
+                readable = [row for row in range(len(indices)) if row not in error.reasons]
+                indices = indices[readable]
+                broken += error.reasons.values()
 
     def _make_views(self, indices: Tensor, start: int) -> list[Tensor]:
         draws: list[Draw | None] = [None]

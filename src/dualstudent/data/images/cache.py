@@ -192,6 +192,7 @@ class _Store:
         self._folder.mkdir(parents=True, exist_ok=True)
         with (self._folder / "lock").open("ab") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # released when the file is closed
+            os.utime(self._folder)  # in use, so that no other process removes it
             found = self.find(paths)  # again: another process may have added them
             new = [path for path, file in zip(paths, found, strict=True) if file is None]
             try:
@@ -242,6 +243,7 @@ class _Store:
         before, added = self._read_known(), list[_File]()
         row = _count_rows(before)
         if row == 0:  # removed, not emptied: another process may have mapped it
+            (self._folder / "index.json").unlink(missing_ok=True)  # first: its rows are going
             self._pixels.unlink(missing_ok=True)
         read = partial(self._read, {file.content: file for file in before})
         with (
@@ -348,6 +350,9 @@ def _watch(
 def _remove_unused(cache: Path) -> None:
     """Remove old folders; on POSIX, files that another process has mapped stay readable."""
     for folder in cache.glob("images-*"):
-        with suppress(OSError):  # another process was faster
-            if time.time() - folder.stat().st_mtime > _SECONDS_KEPT:
+        with suppress(OSError):  # another process was faster, or is filling it
+            if time.time() - folder.stat().st_mtime < _SECONDS_KEPT:
+                continue
+            with (folder / "lock").open("ab") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(folder)

@@ -89,6 +89,7 @@ def _read_accuracy(run: Run) -> dict[int, float]:
     return {
         record["epoch"]: 100 - fmean(record["test"][name]["error"] for name in headline)
         for record in read_evaluated(run)
+        if record["test"].keys() >= set(headline)  # an earlier stage may have other networks
     }
 
 
