@@ -9,7 +9,16 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from dualstudent import MethodSettings, Run, Transform, export_run, load_trained, train
+from dualstudent import (
+    MethodSettings,
+    Recipe,
+    Run,
+    Transform,
+    export_run,
+    load_recipe,
+    load_trained,
+    train,
+)
 from dualstudent.cli import main
 from dualstudent.data.images import tables
 from dualstudent.data.samples import ImageSamples
@@ -21,7 +30,7 @@ from dualstudent.methods import METHODS
 from dualstudent.networks.build import NETWORKS
 from dualstudent.optimization.optimizers import OptimizerSettings
 from dualstudent.optimization.schedules import ScheduleSettings
-from dualstudent.recipes import Recipe, load_recipe, recipe_names
+from dualstudent.recipes.files import list_recipe_names
 from dualstudent.recipes.reading import RENAMED, validate
 from dualstudent.recipes.schema import EMASettings
 from dualstudent.settings import Settings
@@ -117,7 +126,7 @@ def test_the_commands_of_the_recipe_page_can_be_given(tmp_path: Path) -> None:
             only = [word for flag, word in pairwise(words) if flag == "--only"]
             assert plan(load_experiment(words[0]), budget, None, changes, *only).wanted
         elif command == "recipes" and words:
-            assert words[1] in recipe_names()
+            assert words[1] in list_recipe_names()
     assert seen == {"recipes", "train", "doctor", "reproduce"}
 
 
@@ -245,7 +254,7 @@ def test_the_recipe_page_lists_every_network_and_what_can_be_set_of_it() -> None
 def test_commands_name_recipes_that_exist() -> None:
     for page in PAGES:
         for name in re.findall(r"dualstudent train ([a-z0-9][a-z0-9-]*)", page.read_text()):
-            assert name in (*recipe_names(), "mine", "stages"), f"{page.name}: {name}"
+            assert name in (*list_recipe_names(), "mine", "stages"), f"{page.name}: {name}"
 
 
 def test_the_program_of_the_export_page_runs_without_us(small_run: Run, tmp_path: Path) -> None:

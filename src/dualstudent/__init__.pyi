@@ -80,10 +80,9 @@ from .networks import ShakeShake26 as ShakeShake26
 from .optimization.schedules import cosine as cosine
 from .optimization.schedules import rampup as rampup
 from .prediction import Prediction as Prediction
-from .recipes import Recipe as Recipe
-from .recipes import load_recipe as load_recipe
-from .recipes import recipe_names as recipe_names
+from .recipes.reading import load_recipe as load_recipe
 from .recipes.schema import DeviceSettings as DeviceSettings
+from .recipes.schema import Recipe as Recipe
 from .report.curves import draw_curves as draw_curves
 from .report.page import write_report as write_report
 from .runs import resume as resume

@@ -13,7 +13,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     def load_small(name: str, changes: tuple[str, ...] = ()) -> Recipe:
         return load_recipe(name, [*SMALL, *changes])
 
-    monkeypatch.setattr("dualstudent.recipes.load_recipe", load_small)
+    monkeypatch.setattr("dualstudent.recipes.reading.load_recipe", load_small)
 
 
 def test_the_demo_takes_a_new_folder_compares_and_continues(

@@ -1,13 +1,15 @@
 import tomllib
 from pathlib import Path
 
-from dualstudent import load_recipe, recipe_names
+from dualstudent import load_recipe
 from dualstudent.cli.recipes import read_descriptions
+from dualstudent.recipes.files import list_recipe_names, read_recipe_source
 from tests.support.command import Command
+from tests.support.isolated import run_without
 
 
 def test_the_files_tell_what_the_recipes_are() -> None:
-    read = {name: load_recipe(name).description for name in recipe_names()}
+    read = {name: load_recipe(name).description for name in list_recipe_names()}
     assert read_descriptions() == read
 
 
@@ -15,7 +17,21 @@ def test_recipes_lists_a_line_each(command: Command) -> None:
     for arguments in (["recipes"], ["recipes", "list"]):
         code, shown, _ = command(*arguments)
         assert code == 0
-        assert [line.split()[0] for line in shown.splitlines()] == recipe_names()
+        assert [line.split()[0] for line in shown.splitlines()] == list_recipe_names()
+
+
+def test_recipes_are_shown_without_loading_torch(tmp_path: Path) -> None:
+    program = """
+import sys
+from dualstudent.cli import main
+for sys.argv in (["dualstudent", "recipes"], ["dualstudent", "recipes", "show", "demo"]):
+    try:
+        main()
+    except SystemExit as stop:
+        assert not stop.code
+"""
+    shown = run_without(["torch"], program, tmp_path)
+    assert shown.endswith(read_recipe_source("demo"))
 
 
 def test_a_recipe_can_be_shown_saved_and_used(command: Command, tmp_path: Path) -> None:

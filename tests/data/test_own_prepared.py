@@ -8,11 +8,10 @@ import pytest
 import torch
 from PIL import Image
 
-from dualstudent import DataSettings, UserError, prepare
+from dualstudent import DataSettings, UserError, load_recipe, prepare
 from dualstudent.data.images.decoding import decode, resize
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import ImageSamples, hash_tensor
-from dualstudent.recipes import load_recipe
 from dualstudent.recipes.chooser import locate_images, use_own_images
 from tests.support.digit_files import CLASSES, write_digits
 from tests.support.pictures import save_picture

@@ -1,13 +1,14 @@
 import pytest
 import torch
 
-from dualstudent import Recipe, grid, load_recipe, recipe_names
+from dualstudent import Recipe, grid, load_recipe
 from dualstudent.data.images.listing import Part
 from dualstudent.data.sources.catalog import SOURCES
 from dualstudent.data.sources.files import data_folder
 from dualstudent.experiments import cost
 from dualstudent.experiments.cost import Pace, TimeEstimator, count_steps, measure_pace
 from dualstudent.methods import METHODS
+from dualstudent.recipes.files import list_recipe_names
 from dualstudent.training.trainer import Trainer
 from tests.support.recipes import small_recipe
 from tests.support.sources import load_images
@@ -40,7 +41,7 @@ def test_steps_are_those_that_training_takes(recipe: Recipe) -> None:
     assert count_steps(recipe) == Trainer(recipe).total_steps
 
 
-@pytest.mark.parametrize("name", recipe_names())
+@pytest.mark.parametrize("name", list_recipe_names())
 def test_every_recipe_can_be_counted(name: str) -> None:
     assert count_steps(load_recipe(name)) > 0
 

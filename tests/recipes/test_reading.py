@@ -2,12 +2,13 @@ from pathlib import Path
 
 import pytest
 
-from dualstudent import Recipe, Transform, UserError, load_recipe, recipe_names
+from dualstudent import Recipe, Transform, UserError, load_recipe
 from dualstudent.optimization.optimizers import SGDSettings
+from dualstudent.recipes.files import list_recipe_names
 from dualstudent.recipes.reading import RenamedKeyWarning, to_toml
 
 
-@pytest.mark.parametrize("name", recipe_names())
+@pytest.mark.parametrize("name", list_recipe_names())
 def test_every_recipe_of_the_package_is_valid_and_survives_being_written(
     name: str, tmp_path: Path
 ) -> None:

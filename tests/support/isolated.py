@@ -1,4 +1,4 @@
-"""Exported files in the hands of somebody who does not have the packages they were made with."""
+"""Programs in a process that lacks some packages."""
 
 import json
 import subprocess

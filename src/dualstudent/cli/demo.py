@@ -30,7 +30,7 @@ def demo(
     ] = None,
 ) -> None:
     """See Dual Student learn from unlabeled digits: nothing to download, 90 seconds."""
-    from dualstudent.recipes import load_recipe
+    from dualstudent.recipes.reading import load_recipe
 
     folder = out or _free_folder(Path("runs/demo"))
     labels = load_recipe("demo").data.labels
@@ -70,7 +70,7 @@ def _train_all(folder: Path, seeds: int) -> "list[dict[str, Run]]":
 
 
 def _train_both(folder: Path, seed: int, progress: "ProgressDisplay") -> "dict[str, Run]":
-    from dualstudent.recipes import load_recipe
+    from dualstudent.recipes.reading import load_recipe
     from dualstudent.runs import train_or_resume
 
     return {

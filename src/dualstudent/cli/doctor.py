@@ -26,7 +26,7 @@ def doctor(
     Shows the gradient of each term, part by part. Exit code 1 if something is wrong.
     """
     from dualstudent.doctor import examine
-    from dualstudent.recipes import load_recipe
+    from dualstudent.recipes.reading import load_recipe
 
     chosen = load_recipe(recipe, set_ or ())
     diagnosis = examine(chosen, steps)

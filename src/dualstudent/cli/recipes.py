@@ -1,7 +1,6 @@
 """``dualstudent recipes``: list the recipes that come with the package, or show one."""
 
 import tomllib
-from importlib import resources
 from typing import Annotated
 
 import typer
@@ -9,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dualstudent.cli.console import console
+from dualstudent.recipes.files import list_recipe_names, read_recipe_source
 
 app = typer.Typer(help="List and show the recipes that come with dualstudent.")
 
@@ -37,10 +37,12 @@ def show_recipe(
     ] = False,
 ) -> None:
     """Print the text of a recipe, to read or to save and edit."""
-    from dualstudent.recipes import load_recipe
-    from dualstudent.recipes.reading import read_recipe_source, to_toml
+    if full:
+        from dualstudent.recipes.reading import load_recipe, to_toml
 
-    text = to_toml(load_recipe(name)) if full else read_recipe_source(name)
+        text = to_toml(load_recipe(name))
+    else:
+        text = read_recipe_source(name)
     typer.echo(text, nl=False)
 
 
@@ -53,10 +55,6 @@ def read_descriptions() -> dict[str, str]:
         >>> read_descriptions()["demo"]
         'Dual Student on 50 labels of the embedded MNIST digits, in about a minute'
     """
-    files = (resources.files("dualstudent") / "recipes").iterdir()
-    tables = {
-        file.name.removesuffix(".toml"): tomllib.loads(file.read_text("utf-8"))
-        for file in files
-        if file.name.endswith(".toml")
+    return {
+        name: tomllib.loads(read_recipe_source(name))["description"] for name in list_recipe_names()
     }
-    return {name: tables[name]["description"] for name in sorted(tables)}

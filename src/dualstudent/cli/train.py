@@ -10,7 +10,7 @@ from dualstudent.cli.console import console
 from dualstudent.errors import UserError
 
 if TYPE_CHECKING:
-    from dualstudent.recipes import Recipe
+    from dualstudent.recipes.schema import Recipe
 
 
 def train(
@@ -64,8 +64,8 @@ def _read_request(
     recipe: str | None, data: Path | None, target: Path | None, changes: list[str]
 ) -> "tuple[Recipe, str]":
     """The recipe that the user asked for, and a name for the run."""
-    from dualstudent.recipes import load_recipe
     from dualstudent.recipes.chooser import locate_images, use_own_images, validate_request
+    from dualstudent.recipes.reading import load_recipe
 
     if data is None:
         if target is not None:

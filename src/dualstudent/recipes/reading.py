@@ -3,7 +3,6 @@
 import tomllib
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,10 +11,10 @@ from pydantic import ValidationError
 
 from dualstudent.errors import UserError
 from dualstudent.optimization.schedules import ScheduleSettings, infer_schedule_name
+from dualstudent.recipes.files import read_recipe_source
 from dualstudent.recipes.schema import Recipe
-from dualstudent.settings import Table, explain, suggest
+from dualstudent.settings import Table, explain
 
-_TABLES = (".csv", ".tsv", ".parquet")  # endings of tables of own images
 # Old names of sections → new names.
 RENAMED = {"normalisation": "normalization", "augmentation": "transforms.weak"}
 
@@ -31,17 +30,11 @@ _DEFAULT_NAMES: dict[str, Callable[[Table], str]] = {
 }
 
 
-def recipe_names() -> list[str]:
-    """List the recipes of the package."""
-    files = resources.files("dualstudent.recipes").iterdir()
-    return sorted(file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml"))
-
-
 def load_recipe(name_or_path: str | Path, changes: Iterable[str] = ()) -> Recipe:
     """Load a recipe of the package or of a file, apply changes, and validate it.
 
     Args:
-        name_or_path: one of :func:`recipe_names`, or the path of a TOML file.
+        name_or_path: a recipe of the package, or the path of a TOML file.
         changes: ``"key=value"`` each, with dotted keys and TOML values.
 
     Raises:
@@ -132,27 +125,6 @@ def to_toml(recipe: Recipe) -> str:
     return tomli_w.dumps(recipe.model_dump(mode="json", exclude_none=True))
 
 
-def read_recipe_source(name_or_path: str) -> str:
-    """Read the text of a recipe of the package or of a file, with comments.
-
-    Raises:
-        UserError: if there is no such recipe.
-    """
-    path = Path(name_or_path)
-    if name_or_path in recipe_names():
-        return (resources.files("dualstudent.recipes") / f"{name_or_path}.toml").read_text("utf-8")
-    if path.is_dir():
-        raise UserError(f"{path} is a folder, not a recipe; to train on its images: --data {path}")
-    if path.suffix.lower() in _TABLES:
-        raise UserError(f"{path} is a table, not a recipe; to train on its images: --data {path}")
-    if path.suffix == ".toml" or path.exists():
-        return _read_text(path)
-    raise UserError(
-        f"there is no recipe {name_or_path!r}{suggest(name_or_path, recipe_names())} "
-        "('dualstudent recipes' lists them, a file ends in .toml)"
-    )
-
-
 def _resolve(name: str, seen: tuple[str, ...]) -> Table:
     """Read a recipe and merge it with the one it extends."""
     if name in seen:
@@ -181,13 +153,6 @@ def rename_old_keys(table: Table, where: str) -> Table:
             warnings.warn(f"{where}: {old} is called {new} now", RenamedKeyWarning, stacklevel=2)
             table = move_key(table, old, new)
     return table
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"recipe {path}: cannot be read ({error})") from error
 
 
 def _name_defaults(table: Table) -> Table:

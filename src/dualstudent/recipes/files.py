@@ -1,0 +1,51 @@
+"""The files of recipes: which there are, and their text.
+
+Nothing here loads torch, which takes seconds, so that recipes are listed and shown at once.
+"""
+
+from importlib import resources
+from pathlib import Path
+
+from dualstudent.errors import UserError
+from dualstudent.settings import suggest
+
+_TABLES = (".csv", ".tsv", ".parquet")  # endings of tables of own images
+
+
+def list_recipe_names() -> list[str]:
+    """List the names of the recipes of the package.
+
+    Example:
+        >>> "demo" in list_recipe_names()
+        True
+    """
+    files = resources.files("dualstudent.recipes").iterdir()
+    return sorted(file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml"))
+
+
+def read_recipe_source(name_or_path: str) -> str:
+    """Read the text of a recipe of the package or of a file, with comments.
+
+    Raises:
+        UserError: if there is no such recipe.
+    """
+    path = Path(name_or_path)
+    if name_or_path in list_recipe_names():
+        return (resources.files("dualstudent.recipes") / f"{name_or_path}.toml").read_text("utf-8")
+    if path.is_dir():
+        raise UserError(f"{path} is a folder, not a recipe; to train on its images: --data {path}")
+    if path.suffix.lower() in _TABLES:
+        raise UserError(f"{path} is a table, not a recipe; to train on its images: --data {path}")
+    if path.suffix == ".toml" or path.exists():
+        return _read_text(path)
+    raise UserError(
+        f"there is no recipe {name_or_path!r}{suggest(name_or_path, list_recipe_names())} "
+        "('dualstudent recipes' lists them, a file ends in .toml)"
+    )
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"recipe {path}: cannot be read ({error})") from error
