@@ -3,7 +3,7 @@
     python benchmarks/label_next.py             # as reported: 17 minutes beside other work
     python benchmarks/label_next.py --tune      # how the order was chosen: 35 minutes
 
-3,000 of the embedded MNIST digits at 14 × 14 pixels, 50 of them labeled. A run is trained, and an
+3,000 of the bundled MNIST digits at 14 × 14 pixels, 50 of them labeled. A run is trained, and an
 order of the 2,950 others made from it; the first k are given their true labels, as a person would
 do, and a run with the same seed is trained from the beginning with 50 + k labels. Only which k
 differs. Orders are compared (`--tune`) on the 1,000 training digits that no run of their seed

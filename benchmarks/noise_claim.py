@@ -2,7 +2,7 @@
 
     python benchmarks/noise_claim.py          # about 6 minutes on 2 cores
 
-Adaptation from the 8×8 digits to the MNIST digits, both embedded, each method with the paper's
+Adaptation from the 8×8 digits to the MNIST digits, both bundled, each method with the paper's
 noise and without any, 3 seeds. It can be stopped and continues when called again. Writes
 `results/noise-claim/`.
 """

@@ -33,7 +33,7 @@ def test_paper_and_measured_stand_side_by_side(tmp_path: Path) -> None:
         "Table 0 of the paper, at full size",
         "those of the seeds 0 to 1 that were run, at the last epoch",
         "† published by others",
-        "not honest",
+        "too optimistic",
         "3 runs, 0:02:00 in all",
         "python 3.11.9, torch 2.13.0",
         "`the command`",

@@ -11,7 +11,7 @@ from dualstudent import UserError, train
 from dualstudent.batch import Batch
 from dualstudent.losses import jensen_shannon
 from dualstudent.methods import DeepCoTraining, DeepCoTrainingSettings, Task
-from dualstudent.methods.deep_co_training import answer_and_attack
+from dualstudent.methods.deep_co_training import predict_and_attack
 from tests.support.linear_student import Array, LinearSoftmax, linear_batch, probabilities
 from tests.support.recipes import small_recipe
 from tests.support.students import reached_parts, small_batch, small_network
@@ -63,7 +63,7 @@ def test_jensen_shannon_moves_the_prediction_and_not_the_target() -> None:
 
 def test_fgsm_examples_are_those_of_a_linear_model() -> None:
     network, batch = LinearSoftmax(0), linear_batch(LABELS)
-    view = answer_and_attack(network, batch.views[0], batch.labels, EPSILON)
+    view = predict_and_attack(network, batch.views[0], batch.labels, EPSILON)
     expected = adversarial(network, batch.views[0].numpy(), LABELS)
     np.testing.assert_allclose(view.adversarial.numpy(), expected, rtol=1e-12)
     assert not view.adversarial.requires_grad

@@ -80,7 +80,7 @@ def test_average_rests_between_the_epochs_that_count() -> None:
         assert torch.equal(tensor, before[name]), name
 
 
-class NormalisedLine(nn.Module):
+class NormalizedLine(nn.Module):
     """One layer with weight normalization and one batch norm: small enough for NumPy."""
 
     def __init__(self) -> None:
@@ -104,7 +104,7 @@ def points(count: int) -> Batch:
 
 
 def test_batch_norm_of_the_average_is_computed_afresh_over_the_batches() -> None:
-    student = NormalisedLine()
+    student = NormalizedLine()
     method = PiFastSWA([student], PiFastSWASettings(average_from=1, average_every=1))
     for epoch in range(3):
         with torch.no_grad(), seeded_rng("line moves", epoch):

@@ -1,4 +1,4 @@
-"""The embedded digits as people have images: files in folders."""
+"""The bundled digits as people have images: files in folders."""
 
 from pathlib import Path
 

@@ -77,7 +77,7 @@ def _train_both(folder: Path, seed: int, progress: "ProgressDisplay") -> "dict[s
         name: train_or_resume(
             load_recipe(recipe, [f"seed={seed}"]),
             folder / f"{recipe}-{seed}",
-            progress.observer(f"{name}, seed {seed}"),
+            progress.make_callback(f"{name}, seed {seed}"),
         )
         for name, recipe in _RECIPES.items()
     }

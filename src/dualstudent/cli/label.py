@@ -31,7 +31,7 @@ def label(
 
     opened = Run.open(run)
     with show_progress(console, "images") as progress:
-        sheet = write_labels(opened, output, precision, progress.observer("labeling"))
+        sheet = write_labels(opened, output, precision, progress.make_callback("labeling"))
     for unreadable in sheet.unreadable:
         print_message("skipped", "yellow", unreadable)
     for line in sheet.describe(output):

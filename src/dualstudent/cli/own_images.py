@@ -86,7 +86,7 @@ class OwnImages:
 
     def _choose(self, asked: Recipe, listing: Listing, changes: Sequence[str]) -> "_Chosen":
         with show_progress(self.console, "files") as progress:
-            measured = measure_images(listing, progress=progress.observer("measuring"))
+            measured = measure_images(listing, progress=progress.make_callback("measuring"))
         size, channels = choose_form(asked, *measured)
         images = self._decode(listing, size, channels)
         found = self._check(images)
@@ -97,7 +97,9 @@ class OwnImages:
 
     def _decode(self, listing: Listing, size: int, channels: Channels) -> DecodedImages:
         with show_progress(self.console, "files") as progress:
-            return decode_images(listing, size, channels, progress=progress.observer("reading"))
+            return decode_images(
+                listing, size, channels, progress=progress.make_callback("reading")
+            )
 
     def _check(self, images: DecodedImages) -> DataCheck:
         """Check the images and print the findings; errors end the program with exit code 2."""

@@ -28,7 +28,7 @@ def predict(
     opened = Run.open(run)
     with show_progress(console, "images") as progress:
         written = write_predictions(
-            opened, paths, output, probabilities, progress.observer("predicting")
+            opened, paths, output, probabilities, progress.make_callback("predicting")
         )
     for unreadable in written.unreadable:
         print_message("skipped", "yellow", unreadable)

@@ -51,8 +51,8 @@ class ProgressDisplay(ABC):
     """Shows the progress of runs."""
 
     @abstractmethod
-    def observer(self, label: str) -> Callback:
-        """A callback that shows the run ``label``."""
+    def make_callback(self, label: str) -> Callback:
+        """Make a callback that shows the progress of the run ``label``."""
 
 
 class ProgressBars(ProgressDisplay):
@@ -61,7 +61,7 @@ class ProgressBars(ProgressDisplay):
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
 
-    def observer(self, label: str) -> Callback:
+    def make_callback(self, label: str) -> Callback:
         return _Bar(self._progress, label)
 
 
@@ -87,7 +87,7 @@ class ProgressLines(ProgressDisplay):
     def __init__(self, console: Console, unit: str) -> None:
         self._console, self._unit = console, unit
 
-    def observer(self, label: str) -> Callback:
+    def make_callback(self, label: str) -> Callback:
         return _Lines(self._console, self._unit, label)
 
 

@@ -53,7 +53,7 @@ def read_descriptions() -> dict[str, str]:
 
     Example:
         >>> read_descriptions()["demo"]
-        'Dual Student on 50 labels of the embedded MNIST digits, in about a minute'
+        'Dual Student on 50 labels of the bundled MNIST digits, in about a minute'
     """
     return {
         name: tomllib.loads(read_recipe_source(name))["description"] for name in list_recipe_names()

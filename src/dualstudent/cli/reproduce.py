@@ -77,7 +77,7 @@ def _run(request: "Request") -> None:
     for difference in planned.differences:
         print_line(console, difference)
     with show_progress(console, unit="epochs") as progress:
-        made = run_experiment(request, planned, progress.observer(experiment.name))
+        made = run_experiment(request, planned, progress.make_callback(experiment.name))
     table = Table(*made.table.columns, title=Text(experiment.title), title_justify="left")
     for row in made.table.rows:
         table.add_row(*map(Text, row))  # a name may look like markup
@@ -91,8 +91,8 @@ def _print_costs(what: str | None, seeds: int | None, changes: tuple[str, ...], 
     from dualstudent.experiments.listing import list_costs
 
     with show_progress(console, unit="recipes measured") as progress:
-        observer = progress.observer("a few steps each")
-        costs = list_costs(what, seeds, changes, only, observer)
+        callback = progress.make_callback("a few steps each")
+        costs = list_costs(what, seeds, changes, only, callback)
     table = Table(Column("what", no_wrap=True), "", "budget", "runs", "steps", "about")
     for number, cost in enumerate(costs):
         is_new = number == 0 or cost.name != costs[number - 1].name

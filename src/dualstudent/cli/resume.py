@@ -14,5 +14,5 @@ def resume(run: RunFolder) -> None:
     if Run.open(run).result.is_file():
         print_line(console, f"{run} has finished already:")
     with show_progress(console) as progress:
-        continued = continue_run(run, progress.observer(run.name))
+        continued = continue_run(run, progress.make_callback(run.name))
     print_result(continued)

@@ -54,7 +54,7 @@ def train(
         own.choose(requested, changes) if recipe is None else (requested, own.prepare(requested))
     )
     with show_progress(console) as progress:
-        run = train_by(chosen, folder, progress.observer(folder.name), prepared)
+        run = train_by(chosen, folder, progress.make_callback(folder.name), prepared)
     print_result(run)
     if chosen.data.path is not None:
         own.print_next_steps(run)

@@ -72,9 +72,9 @@ class TimeEstimator:
     def _estimate_stage(self, recipe: Recipe) -> float:
         pace = self._pace(recipe)
         tests = math.ceil(recipe.epochs / recipe.evaluation.every)
-        looks = tests * 2 * _tested(recipe)  # each image clean and perturbed
+        tested = tests * 2 * _tested(recipe)  # each image clean and perturbed
         training = count_steps(recipe) * recipe.batch.size * pace.training / count_gpus(recipe)
-        return training + looks * pace.test  # one process tests
+        return training + tested * pace.test  # one process tests
 
     def _pace(self, recipe: Recipe) -> Pace:
         networks = recipe.method.networks(recipe.network)
@@ -99,8 +99,8 @@ def measure_pace(recipe: Recipe) -> Pace:
         with closing(Trainer(small, _make_black_images(recipe, batch))) as trainer:
             seconds = measure_step(trainer, seconds=0.0)
             if seconds > _MIN_SECONDS or size == recipe.batch.size:
-                looks = 2 * size  # each image clean and perturbed
-                return Pace(seconds / size, measure_evaluation(trainer) / looks)
+                tested = 2 * size  # each image clean and perturbed
+                return Pace(seconds / size, measure_evaluation(trainer) / tested)
         size = min(2 * size, recipe.batch.size)
 
 

@@ -100,8 +100,8 @@ def _notes(plan: Plan, runs: FinishedRuns, command: str) -> list[str]:
         f"{experiment.place} of the paper, {_SIZES[plan.budget]}. "
         f"Measured: {_mean_over(plan.seeds)}, at the last epoch, mean over the reported networks.",
         *plan.differences,
-        "* best epoch and network by test error, as the paper's authors reported; not honest, "
-        "for comparison only.",
+        "* lowest test error over all epochs and networks, as the paper's authors report (too "
+        "optimistic); for comparison only.",
         f"{format_count(len(results), 'run')}, {format_duration(seconds)} in all, one after the "
         f"other; {', '.join(versions) or 'no run yet'}.",
         f"Written by `{command}` from all runs that were finished by then.",

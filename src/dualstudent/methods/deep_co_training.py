@@ -60,7 +60,7 @@ class View:
     adversarial: Tensor
 
 
-def answer_and_attack(student: nn.Module, images: Tensor, labels: Tensor, epsilon: float) -> View:
+def predict_and_attack(student: nn.Module, images: Tensor, labels: Tensor, epsilon: float) -> View:
     """Run a student on images and attack its prediction: the label if known, else its own."""
     images = images.detach().requires_grad_()
     prediction: Prediction = student(images)
@@ -106,8 +106,8 @@ class DeepCoTraining(Method):
     def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:
         first, second = self.students
         epsilon = self.settings.epsilon
-        view1 = answer_and_attack(first, batch.views[0], batch.labels, epsilon)
-        view2 = answer_and_attack(second, batch.views[0], batch.labels, epsilon)
+        view1 = predict_and_attack(first, batch.views[0], batch.labels, epsilon)
+        view2 = predict_and_attack(second, batch.views[0], batch.labels, epsilon)
         return [
             self._student_loss(first, view1, view2, batch, ramp),
             self._student_loss(second, view2, view1, batch, ramp),

@@ -61,8 +61,8 @@ class MeanTeacher(ConsistencyMethod):
 
     @torch.no_grad()
     def target(self, batch: Batch, prediction: Prediction) -> Tensor:
-        answer: Prediction = self.teacher(batch.views[1])
-        return answer.class_logits.softmax(dim=1)
+        by_teacher: Prediction = self.teacher(batch.views[1])
+        return by_teacher.class_logits.softmax(dim=1)
 
     def after_step(self, step: int) -> None:
         update_ema(self.teacher, self.students[0], start_up_decay(step, self.settings.decay))

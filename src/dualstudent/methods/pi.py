@@ -65,7 +65,7 @@ class PiModel(ConsistencyMethod):
         [['classification', 'consistency', 'logit_distance']]
     """
 
-    summary = "Π Model: equal answers for two views"
+    summary = "Π Model: equal predictions for two views"
     Settings: ClassVar[type[PiOptions]] = PiModelSettings
     settings: PiOptions
 

@@ -88,9 +88,9 @@ class TemporalEnsembling(ConsistencyMethod):
 
     def outputs(self, batch: Batch) -> tuple[Prediction, Tensor]:
         prediction, target = super().outputs(batch)
-        answers = prediction.class_logits.detach().softmax(dim=1)
+        probabilities = prediction.class_logits.detach().softmax(dim=1)
         # Equal indices write equal values, so the order of writing does not matter.
-        latest = answers[_find_last_occurrences(batch.indices)].to(torch.float16)
+        latest = probabilities[_find_last_occurrences(batch.indices)].to(torch.float16)
         self.latest.index_copy_(0, batch.indices, latest)
         self.answered.index_fill_(0, batch.indices, True)
         return prediction, target

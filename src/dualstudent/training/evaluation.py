@@ -101,13 +101,13 @@ class Evaluator:
         """Evaluate all networks in one pass; without samples the result is empty."""
         if len(self._labels) == 0:
             return Evaluations({}, {}, {})
-        alike = [
+        pairs = [
             (one, other)
             for one, other in combinations(networks, 2)
-            if _shapes(networks[one]) == _shapes(networks[other])
+            if _list_shapes(networks[one]) == _list_shapes(networks[other])
         ]
-        pieces: dict[str, list[_Verdict]] = {name: [] for name in networks}
-        apart = torch.zeros(len(alike), device=self._device)
+        pieces: dict[str, list[_SampleResults]] = {name: [] for name in networks}
+        distances = torch.zeros(len(pairs), device=self._device)
         everything = torch.arange(len(self._labels))
         for outputs in run_inference(networks, self._samples, everything, self._seed, self._device):
             labels, probabilities = self._labels[outputs.indices], {}
@@ -116,28 +116,28 @@ class Evaluator:
                     view[name].class_logits.softmax(dim=1)
                     for view in (outputs.clean, outputs.perturbed)
                 )
-                pieces[name].append(_judge(p, p_perturbed, labels, self._threshold))
+                pieces[name].append(_evaluate_samples(p, p_perturbed, labels, self._threshold))
                 probabilities[name] = p
-            for number, (one, other) in enumerate(alike):
-                apart[number] += (probabilities[one] - probabilities[other]).norm(dim=1).sum()
-        verdicts = {name: _Verdict.join(of_network) for name, of_network in pieces.items()}
+            for number, (one, other) in enumerate(pairs):
+                distances[number] += (probabilities[one] - probabilities[other]).norm(dim=1).sum()
+        results = {name: _SampleResults.join(of_network) for name, of_network in pieces.items()}
         return Evaluations(
-            {name: verdict.summarize() for name, verdict in verdicts.items()},
+            {name: result.summarize() for name, result in results.items()},
             {
                 f"{one}-{other}": Distance(
-                    _weight_distance(networks[one], networks[other]),
-                    total / len(verdicts[one].labels),
+                    _compute_weight_distance(networks[one], networks[other]),
+                    total / len(results[one].labels),
                 )
-                for (one, other), total in zip(alike, apart.tolist(), strict=True)
+                for (one, other), total in zip(pairs, distances.tolist(), strict=True)
             },
-            {name: verdict.truth[: self._track].tolist() for name, verdict in verdicts.items()}
+            {name: result.truth[: self._track].tolist() for name, result in results.items()}
             if self._track
             else {},
         )
 
 
 @dataclass(frozen=True)
-class _Verdict:
+class _SampleResults:
     """Results of one network per sample, (n,) each.
 
     ``rank`` is the number of classes with a larger probability than the true one, ``truth`` the
@@ -151,8 +151,8 @@ class _Verdict:
     classes: int
 
     @staticmethod
-    def join(pieces: "list[_Verdict]") -> "_Verdict":
-        return _Verdict(
+    def join(pieces: "list[_SampleResults]") -> "_SampleResults":
+        return _SampleResults(
             torch.cat([piece.rank for piece in pieces]),
             torch.cat([piece.stable for piece in pieces]),
             torch.cat([piece.truth for piece in pieces]),
@@ -164,10 +164,10 @@ class _Verdict:
         correct, stable = self.rank == 0, self.stable
         every = torch.ones_like(stable)
         return Evaluation(
-            error=_percent(~correct, every) or 0.0,
-            top5_error=_percent(self.rank >= 5, every) if self.classes > 5 else None,
-            stable_share=_percent(stable, every) or 0.0,
-            stable_accuracy=_percent(correct, stable),
+            error=_compute_percent(~correct, every) or 0.0,
+            top5_error=_compute_percent(self.rank >= 5, every) if self.classes > 5 else None,
+            stable_share=_compute_percent(stable, every) or 0.0,
+            stable_accuracy=_compute_percent(correct, stable),
             class_accuracy=self._compute_class_accuracy(correct, every),
             stable_class_accuracy=self._compute_class_accuracy(correct, stable),
         )
@@ -178,25 +178,27 @@ class _Verdict:
         return [100 * r / t if t else None for r, t in zip(right, total, strict=True)]
 
 
-def _judge(p: Tensor, p_perturbed: Tensor, labels: Tensor, threshold: float) -> _Verdict:
+def _evaluate_samples(
+    p: Tensor, p_perturbed: Tensor, labels: Tensor, threshold: float
+) -> _SampleResults:
     classes = p.shape[1]
     # Ties are ordered as by argmax.
     order = p.argsort(dim=1, descending=True, stable=True)
     rank = (order == labels[:, None]).int().argmax(dim=1)
     truth = p.gather(1, labels[:, None]).squeeze(1)
-    return _Verdict(rank, is_stable(p, p_perturbed, threshold), truth, labels, classes)
+    return _SampleResults(rank, is_stable(p, p_perturbed, threshold), truth, labels, classes)
 
 
-def _percent(which: Tensor, among: Tensor) -> float | None:
+def _compute_percent(which: Tensor, among: Tensor) -> float | None:
     total = int(among.sum())
     return 100 * int((which & among).sum()) / total if total else None
 
 
-def _shapes(network: nn.Module) -> list[tuple[str, torch.Size]]:
+def _list_shapes(network: nn.Module) -> list[tuple[str, torch.Size]]:
     return [(name, parameter.shape) for name, parameter in network.named_parameters()]
 
 
-def _weight_distance(one: nn.Module, other: nn.Module) -> float:
+def _compute_weight_distance(one: nn.Module, other: nn.Module) -> float:
     with torch.no_grad():
         squares = [
             (p - q).square().sum()

@@ -88,12 +88,12 @@ class Predictor:
         """Predict files, or a single file, chunk by chunk, in bounded memory."""
         files = self._files(_to_paths(paths))
         everything, alone = torch.arange(len(files)), len(self._method.headline) == 1
-        for said in predict(self._method, files, everything, self._recipe.seed, self._device):
+        for chunk in predict(self._method, files, everything, self._recipe.seed, self._device):
             yield FilePredictions(
-                tuple(files.paths[index] for index in said.indices.tolist()),
-                said.probabilities,
-                said.stable,
-                None if alone else said.agree,
+                tuple(files.paths[index] for index in chunk.indices.tolist()),
+                chunk.probabilities,
+                chunk.stable,
+                None if alone else chunk.agree,
                 files.take_unreadable(),
             )
 

@@ -190,7 +190,8 @@ def summarize_metrics(
         "headline": headline,
         "networks": last["test"],
         "chosen_on_test": {
-            "note": "best epoch and student by test error, as the authors reported; not honest",
+            "note": "lowest test error over all epochs and students, as the authors report "
+            "(too optimistic)",
             "error": min(every, default=None),
         },
         "epochs": last["epoch"],

@@ -49,7 +49,7 @@ def _draw_curves(experiment: Experiment, runs: FinishedRuns, title: str) -> Figu
         return None
     figure = Figure(figsize=(PAGE_WIDTH, 3.8), layout="constrained")
     axes = figure.subplots()
-    said = []
+    values = []
     for cell in sorted(curves, key=lambda cell: -curves[cell].means[-1]):
         color = choose_color(runs[cell][0].read_recipe())
         value = curves[cell].last
@@ -58,7 +58,7 @@ def _draw_curves(experiment: Experiment, runs: FinishedRuns, title: str) -> Figu
             value += f" (paper ◇ {paper:.2f})"
             _mark_paper_value(axes, paper, color)
         draw_series(axes, curves[cell], escape_math(f"{cell.row}\n{value}"), color)
-        said.append(f"{cell.row} {value}")
+        values.append(f"{cell.row} {value}")
     style_epoch_axes(axes)
     axes.set_ylabel("test accuracy in %")
     figure.legend(
@@ -67,7 +67,7 @@ def _draw_curves(experiment: Experiment, runs: FinishedRuns, title: str) -> Figu
     figure.suptitle(escape_math(title), x=0.01, ha="left")
     figure.set_label(
         f"{title}: test accuracy in % against epochs; the line is the mean over seeds, the band "
-        f"one standard deviation. At the last epoch: {'; '.join(said)}."
+        f"one standard deviation. At the last epoch: {'; '.join(values)}."
     )
     return figure
 

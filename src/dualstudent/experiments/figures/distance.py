@@ -26,14 +26,14 @@ def draw(experiment: Experiment, runs: FinishedRuns) -> dict[str, Figure]:
     if not cells:
         return {}
     figure = Figure(figsize=(PAGE_WIDTH, 3.6), layout="constrained")
-    said = []
+    values = []
     for axes, what in zip(figure.subplots(1, 2), ("weights", "predictions"), strict=True):
         curves = {cell: read_distances(runs[cell], what) for cell in cells}
         for cell, series in curves.items():
             draw_series(
                 axes, series, escape_math(cell.row), choose_color(runs[cell][0].read_recipe())
             )
-            said.append(f"{what} of {cell.row} {series.last}")
+            values.append(f"{what} of {cell.row} {series.last}")
         style_epoch_axes(axes, f"distance of {what}")
         _choose_scale(axes, list(curves.values()))
     handles, labels = figure.axes[0].get_legend_handles_labels()
@@ -42,7 +42,7 @@ def draw(experiment: Experiment, runs: FinishedRuns) -> dict[str, Figure]:
         "Euclidean distance between the two models of a structure against epochs, of their "
         "weights (left) and of their predictions, on average over the test samples (right); the "
         "line is the mean over seeds, the band one standard deviation. At the last epoch: "
-        f"{'; '.join(said)}."
+        f"{'; '.join(values)}."
     )
     return {"distance": figure}
 

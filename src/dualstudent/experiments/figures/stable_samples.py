@@ -29,7 +29,7 @@ def draw(experiment: Experiment, runs: FinishedRuns) -> dict[str, Figure]:
     if not cells:
         return {}
     figure = Figure(figsize=(PAGE_WIDTH, 0.9 + 2.9 * len(cells)), layout="constrained")
-    said = []
+    sentences = []
     for axes, cell in zip(figure.subplots(len(cells), squeeze=False)[:, 0], cells, strict=True):
         results = [run.read_result() for run in runs[cell]]
         names = read_class_names(runs[cell][0], len(_headline(results[0])[0]["class_accuracy"]))
@@ -46,14 +46,14 @@ def draw(experiment: Experiment, runs: FinishedRuns) -> dict[str, Figure]:
         axes.grid(visible=False, axis="x")
         axes.set_ylabel("test accuracy in %")
         axes.set_ylim(0, 100)
-        said.append(
+        sentences.append(
             f"{cell.row}: {share} % of the test samples are stable; {_describe_gap(results)}"
         )
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper left", ncols=2, frameon=False)
     figure.set_label(
         "Test accuracy of each class on stable and on all samples at the last epoch, mean and "
-        f"standard deviation over seeds. {'. '.join(said)}."
+        f"standard deviation over seeds. {'. '.join(sentences)}."
     )
     return {"stable-samples": figure}
 
