@@ -43,7 +43,7 @@ noise = 0.15
 name = "digits-cnn"
 [method]
 name = "dual-student"
-confidence_threshold = 0.6
+confidence_threshold = 0.1
 classification_average = "labeled"
 [batch]
 size = 64
@@ -70,21 +70,18 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def run(place: Path) -> Run:
-    """On 300 unlabeled digits whose names are hostile, 60 labeled and 120 test digits."""
+    """On 300 unlabeled digits whose names are hostile, 60 labeled and 300 test digits."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DUALSTUDENT_CACHE", str(place / "cache"))
-        digits = write_digits(place / "digits", unlabeled=300, test=120)
+        digits = write_digits(place / "digits", unlabeled=300, test=300)
         return train_on(digits, place / "run", "schedule.epochs=10")
 
 
 @pytest.fixture
-def sheet(
-    place: Path, run: Run, command: Command, monkeypatch: pytest.MonkeyPatch
-) -> list[dict[str, str]]:
-    """What the command wrote; called once. So short a run has few images that it can believe."""
-    monkeypatch.setattr(trust_module, "MIN_ACCEPTED", 3)
+def sheet(place: Path, run: Run, command: Command) -> list[dict[str, str]]:
+    """What the command wrote; called once."""
     if not (place / "labels.csv").exists():
-        code, output, messages = command("label", "run", "-o", "labels.csv", "--precision", "0.9")
+        code, output, messages = command("label", "run", "-o", "labels.csv", "--precision", "0.95")
         assert (code, messages) == (0, "")
         (place / "output.txt").write_text(output)
     return rows_of(place / "labels.csv")
@@ -128,7 +125,7 @@ def test_what_is_said_is_what_predict_says_of_the_files(
     ]
     np.testing.assert_allclose([float(row["trust"]) for row in rows], trust, atol=1e-3)
     assert [row["agree"] == "true" for row in rows] == agree
-    assert 0 < sum(agree) < 300
+    assert 0 < sum(agree) < 300  # 197 on both CPUs
 
 
 def best_temperature(run: Run) -> float:
@@ -157,7 +154,7 @@ def test_trusted_are_the_stable_agreed_and_sure_ones_by_what_the_test_says(
     sheet: list[dict[str, str]], place: Path, run: Run
 ) -> None:
     output = (place / "output.txt").read_text()
-    (words,) = re.findall(r"trust of (0\.\d+).* 120 test images .* (\d+) of (\d+)", output)
+    (words,) = re.findall(r"trust of (0\.\d+).* 300 test images .* (\d+) of (\d+)", output)
     threshold, right, believed = float(words[0]), words[1], words[2]
     said, truth = asked(run, test=True), load_trained(run).data.test_labels
     temperature = best_temperature(run)
@@ -165,9 +162,11 @@ def test_trusted_are_the_stable_agreed_and_sure_ones_by_what_the_test_says(
     trust = (trust / trust.sum(dim=1, keepdim=True)).amax(dim=1)
     believable = said.stable_for_all & said.agree
     correct = said.probabilities.argmax(dim=1) == truth
-    taken = believable & (trust >= threshold - 1e-3)
+    taken = believable & (trust >= threshold - 2e-4)
     assert (int((taken & correct).sum()), int(taken.sum())) == (int(right), int(believed))
-    assert int(right) >= 0.9 * int(believed)
+    assert int(right) >= 0.95 * int(believed)
+    # 81 of 128 on both CPUs, so the threshold decides: 89 % of the 128 are correct.
+    assert int(believed) < believable.sum()
 
     here = asked(run, test=False)
     names = {row["path"]: row for row in unlabeled(sheet)}
@@ -177,13 +176,13 @@ def test_trusted_are_the_stable_agreed_and_sure_ones_by_what_the_test_says(
         sure = row["stable"] == row["agree"] == "true" and float(row["trust"]) >= threshold - 5e-5
         assert (row["trusted"] == "true") == sure
     trusted = [row for row in names.values() if row["trusted"] == "true"]
-    assert 10 < len(trusted) < 300  # 44 on both CPUs
+    assert 10 < len(trusted) < 300  # 96 on both CPUs
     assert re.findall(r"(\d+) .* labels\.csv, .* (\d+) trusted", output) == [
         ("300", str(len(trusted)))
     ]
     good = sum(row["predicted"] == truth_of(row["path"]) for row in trusted)
     everything = sum(row["predicted"] == truth_of(row["path"]) for row in names.values())
-    assert good / len(trusted) > everything / 300  # 1.00 and 0.69 on both CPUs
+    assert good / len(trusted) > everything / 300  # 0.94 and 0.67 on both CPUs
 
 
 def own_paths(run: Run) -> list[str]:
@@ -251,7 +250,7 @@ def test_the_order_is_by_doubt_nearby_and_later_by_doubt_alone(
     assert places[:15] != doubt.argsort()[::-1][:15].tolist()
     assert np.diff(doubt[places[SELECTED:]]).max() <= 0
     wrong = [row["predicted"] != truth_of(row["path"]) for row in unlabeled(sheet)]
-    assert np.mean(wrong[:50]) > np.mean(wrong)  # 0.50 and 0.31 on both CPUs
+    assert np.mean(wrong[:50]) > np.mean(wrong)  # 0.50 and 0.33 on both CPUs
 
 
 def test_without_test_images_a_validation_part_decides_and_without_labels_to_spare_nobody(

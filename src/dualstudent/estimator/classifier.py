@@ -84,7 +84,7 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         >>> few = np.full_like(y, -1)
         >>> few[::10] = y[::10]  # 15 labels, 135 samples without one
         >>> classifier = DualStudentClassifier(random_state=0).fit(X, few)
-        >>> bool(classifier.score(X, y) > 0.8)
+        >>> bool(classifier.score(X, y) > 0.6)  # 0.87 to 0.90 with four seeds; chance is 0.33
         True
     """
 
