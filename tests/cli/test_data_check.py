@@ -3,7 +3,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from dualstudent.cli.data_check import counts_table, finding_line, summary_line
+from dualstudent.cli.data_check import build_count_table, describe_finding, summarize_check
 from dualstudent.data.images.check import DataCheck, Finding
 
 CHECK = DataCheck(
@@ -23,7 +23,7 @@ CHECK = DataCheck(
 
 def shown(check: DataCheck) -> str:
     console = Console(width=80, record=True, file=io.StringIO())
-    console.print(counts_table(check))
+    console.print(build_count_table(check))
     return console.export_text()
 
 
@@ -37,7 +37,7 @@ def test_the_table_counts_and_adds_and_takes_names_as_they_are() -> None:
 
 
 def test_the_summary_names_sizes_and_memory() -> None:
-    line = summary_line(CHECK)
+    line = summarize_check(CHECK)
     assert line.startswith("6,220 color images, 5,000 of them unlabeled")
     assert "from 30 × 20 to 4000 × 3000 pixels" in line
     assert "32 px 19.1 MB" in line  # 6220 · 3 · 32²
@@ -46,7 +46,7 @@ def test_the_summary_names_sizes_and_memory() -> None:
 
 def test_a_finding_names_a_few_files() -> None:
     pairs = tuple((Path(f"a/{i}"), Path(f"b/{i}")) for i in range(5))
-    assert finding_line(Finding("warning", "leaks", pairs)) == (
+    assert describe_finding(Finding("warning", "leaks", pairs)) == (
         "leaks: a/0 = b/0, a/1 = b/1, a/2 = b/2, …"
     )
-    assert finding_line(Finding("warning", "none")) == "none"
+    assert describe_finding(Finding("warning", "none")) == "none"

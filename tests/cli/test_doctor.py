@@ -3,7 +3,7 @@ from functools import partial
 import pytest
 from rich.console import Console
 
-from dualstudent.cli.doctor import reach_table
+from dualstudent.cli.doctor import build_reach_table
 from dualstudent.doctor import Diagnosis, Reach
 from tests.support.command import Command
 from tests.support.recipes import SMALL
@@ -16,7 +16,7 @@ def test_table_has_a_row_per_term_and_shows_what_arrives_elsewhere() -> None:
     ]
     console = Console(width=120)
     with console.capture() as capture:
-        console.print(reach_table(Diagnosis(reach=reach)))
+        console.print(build_reach_table(Diagnosis(reach=reach)))
     rows = [line.split() for line in capture.get().splitlines()[1:]]
     assert rows == [
         ["student1", "pull", "0.5", "2", "·", "·", "t", "trunk", "0.25"],

@@ -14,7 +14,7 @@ _EXAMPLES = 3
 _SIZES = (32, 64, 128, 224)
 
 
-def counts_table(check: DataCheck) -> Table:
+def build_count_table(check: DataCheck) -> Table:
     """Labeled and test images per class, with sums."""
     table = Table(title=Text(escape_line(check.name)), title_justify="left", show_footer=True)
     table.add_column("class", "all")
@@ -25,7 +25,7 @@ def counts_table(check: DataCheck) -> Table:
     return table
 
 
-def summary_line(check: DataCheck) -> str:
+def summarize_check(check: DataCheck) -> str:
     """Number and sizes of the images, and the memory they need at common image sizes."""
     (low_height, low_width), (high_height, high_width) = check.smallest, check.largest
     memory = ", ".join(f"{size} px {format_bytes(check.count_bytes(size))}" for size in _SIZES)
@@ -36,7 +36,7 @@ def summary_line(check: DataCheck) -> str:
     )
 
 
-def forecast_line(recipe: Recipe, images: int, seconds: float) -> str:
+def describe_forecast(recipe: Recipe, images: int, seconds: float) -> str:
     """The recipe that training would use, with its time and memory.
 
     Args:
@@ -53,7 +53,7 @@ def forecast_line(recipe: Recipe, images: int, seconds: float) -> str:
     )
 
 
-def finding_line(finding: Finding) -> str:
+def describe_finding(finding: Finding) -> str:
     """The message with a few of its files."""
     groups = [" = ".join(map(str, files)) for files in finding.files[:_EXAMPLES]]
     more = ["…"] if len(finding.files) > _EXAMPLES else []
@@ -63,4 +63,4 @@ def finding_line(finding: Finding) -> str:
 def print_finding(finding: Finding) -> None:
     """Print an error in red, a warning in yellow."""
     color = "red" if finding.severity == "error" else "yellow"
-    print_message(finding.severity, color, finding_line(finding))
+    print_message(finding.severity, color, describe_finding(finding))

@@ -32,7 +32,7 @@ def demo(
     """See Dual Student learn from unlabeled digits: nothing to download, 90 seconds."""
     from dualstudent.recipes.reading import load_recipe
 
-    folder = out or _free_folder(Path("runs/demo"))
+    folder = out or _find_free_folder(Path("runs/demo"))
     labels = load_recipe("demo").data.labels
     console.print(
         f"Real MNIST digits: {labels} of 4,000 training images keep their label.\n"
@@ -41,7 +41,7 @@ def demo(
     runs = _train_all(folder, seeds)
     for seed, trained in enumerate(runs):
         title = f"{labels} labels, seed {seed}, last epoch"
-        console.print(build_result_table(dict(_rows(trained)), title, _times(trained)))
+        console.print(build_result_table(dict(_list_rows(trained)), title, _list_times(trained)))
     _print_comparison(runs)
     curves = folder / "curves.png"
     _draw_curves(runs[0], curves, f"MNIST with {labels} labels, seed 0")
@@ -83,16 +83,16 @@ def _train_both(folder: Path, seed: int, progress: "ProgressDisplay") -> "dict[s
     }
 
 
-def _rows(trained: "Mapping[str, Run]") -> Iterator[tuple[str, dict[str, Any]]]:
+def _list_rows(trained: "Mapping[str, Run]") -> Iterator[tuple[str, dict[str, Any]]]:
     for name, run in trained.items():
         networks = run.read_result()["networks"]
         for network, figures in networks.items():
             yield f"{name} {network.removeprefix('student')}".strip(), figures
 
 
-def _times(trained: "Mapping[str, Run]") -> dict[str, str]:
+def _list_times(trained: "Mapping[str, Run]") -> dict[str, str]:
     """The time of each run, beside its first network: its networks were trained at once."""
-    first = {name: next(iter(dict(_rows({name: run})))) for name, run in trained.items()}
+    first = {name: next(iter(dict(_list_rows({name: run})))) for name, run in trained.items()}
     return {
         first[name]: format_duration(run.read_result()["seconds"]) for name, run in trained.items()
     }
@@ -116,7 +116,7 @@ def _draw_curves(trained: "Mapping[str, Run]", path: Path, title: str) -> None:
     draw_curves({name: run.read_metrics() for name, run in trained.items()}, path, title)
 
 
-def _free_folder(wanted: Path) -> Path:
+def _find_free_folder(wanted: Path) -> Path:
     """The folder, or the first numbered one beside it that does not exist yet."""
     folder, number = wanted, 1
     while folder.exists():

@@ -30,7 +30,9 @@ def doctor(
 
     chosen = load_recipe(recipe, set_ or ())
     diagnosis = examine(chosen, steps)
-    console.print(reach_table(diagnosis, f"{chosen.method.name}: norm of each term's gradient"))
+    console.print(
+        build_reach_table(diagnosis, f"{chosen.method.name}: norm of each term's gradient")
+    )
     if diagnosis.off:
         console.print(
             f"off: {', '.join(diagnosis.off)}: exactly 0 in all {diagnosis.steps} steps, "
@@ -43,7 +45,7 @@ def doctor(
     console.print(f"healthy in {diagnosis.steps} steps; watched: {', '.join(diagnosis.networks)}")
 
 
-def reach_table(diagnosis: "Diagnosis", title: str = "") -> Table:
+def build_reach_table(diagnosis: "Diagnosis", title: str = "") -> Table:
     """One row per term and student: its value and the norm of its gradient, part by part.
 
     The columns of parts belong to the student of the term. The last column lists gradients in other
@@ -64,12 +66,12 @@ def reach_table(diagnosis: "Diagnosis", title: str = "") -> Table:
             reach.term,
             "off" if reach.is_off else f"{reach.value:.3g}",
             *(f"{own[part]:.2g}" if part in own else _NONE for part in PARTS),
-            _elsewhere(reach) or _NONE,
+            _describe_elsewhere(reach) or _NONE,
         )
     return table
 
 
-def _elsewhere(reach: "Reach") -> str:
+def _describe_elsewhere(reach: "Reach") -> str:
     return ", ".join(
         f"{network} {part} {norm:.2g}"
         for network, norms in reach.norms.items()

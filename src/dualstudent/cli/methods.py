@@ -16,7 +16,7 @@ def methods(
     name: Annotated[str | None, typer.Argument(help="Show the settings of this method.")] = None,
 ) -> None:
     """List the methods, or show the settings of one."""
-    console.print(_methods_table() if name is None else _settings_table(name))
+    console.print(_build_methods_table() if name is None else _build_settings_table(name))
 
 
 def read_summaries() -> dict[str, str]:
@@ -39,15 +39,15 @@ def read_summaries() -> dict[str, str]:
     }
     summaries = {}
     for body in classes.values():
-        summary, settings = _assigned(body, "summary"), _assigned(body, "Settings")
+        summary, settings = _find_assigned(body, "summary"), _find_assigned(body, "Settings")
         if summary is not None and settings is not None:
-            name = _assigned(classes[ast.unparse(settings)], "name")
+            name = _find_assigned(classes[ast.unparse(settings)], "name")
             assert name is not None  # settings of a method say which
             summaries[ast.literal_eval(name)] = ast.literal_eval(summary)
     return dict(sorted(summaries.items()))
 
 
-def _assigned(body: list[ast.stmt], name: str) -> ast.expr | None:
+def _find_assigned(body: list[ast.stmt], name: str) -> ast.expr | None:
     """The expression that a class assigns to ``name``, if it does."""
     for statement in body:
         match statement:
@@ -59,14 +59,14 @@ def _assigned(body: list[ast.stmt], name: str) -> ast.expr | None:
     return None
 
 
-def _methods_table() -> Table:
+def _build_methods_table() -> Table:
     table = Table(box=None, show_header=False)
     for name, summary in read_summaries().items():
         table.add_row(Text(name, "bold"), Text(summary))
     return table
 
 
-def _settings_table(name: str) -> Table:
+def _build_settings_table(name: str) -> Table:
     """Key, default and meaning of every setting of a method."""
     from dualstudent.methods import METHODS
     from dualstudent.settings import suggest
@@ -81,10 +81,12 @@ def _settings_table(name: str) -> Table:
     for key, field in by_name[name].Settings.model_fields.items():
         if key != "name":
             default = "required" if field.is_required() else repr(field.default)
-            meaning = "; ".join(filter(None, [field.description, _choices(field.annotation)]))
+            meaning = "; ".join(
+                filter(None, [field.description, _describe_choices(field.annotation)])
+            )
             table.add_row(key, default, meaning)
     return table
 
 
-def _choices(kind: Any) -> str:
+def _describe_choices(kind: Any) -> str:
     return " or ".join(map(repr, get_args(kind))) if get_origin(kind) is Literal else ""

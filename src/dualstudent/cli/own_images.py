@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from dualstudent.cli.console import print_line
-from dualstudent.cli.data_check import counts_table, forecast_line, summary_line
+from dualstudent.cli.data_check import build_count_table, describe_forecast, summarize_check
 from dualstudent.cli.progress import show_progress
 from dualstudent.data.images.cache import DecodedImages, decode_images, measure_images
 from dualstudent.data.images.check import DataCheck, Finding, check_images
@@ -58,7 +58,7 @@ class OwnImages:
         """Print which recipe would be chosen, and how long training would take."""
         chosen = self._choose(asked, listing, changes)
         seconds = estimate_seconds(chosen.recipe, chosen.data)
-        self._print(forecast_line(chosen.recipe, chosen.found.images, seconds))
+        self._print(describe_forecast(chosen.recipe, chosen.found.images, seconds))
         self._print(f"evaluation: {chosen.reasons['data.validation']}")
 
     def prepare(self, recipe: Recipe) -> PreparedData | None:
@@ -104,8 +104,8 @@ class OwnImages:
     def _check(self, images: DecodedImages) -> DataCheck:
         """Check the images and print the findings; errors end the program with exit code 2."""
         found = check_images(images)
-        self.console.print(counts_table(found))
-        self._print(summary_line(found))
+        self.console.print(build_count_table(found))
+        self._print(summarize_check(found))
         for finding in found.findings:
             self.print_finding(finding)
         if found.has_errors:

@@ -77,7 +77,7 @@ class _Bar(Callback):
         self._progress.update(self._task, completed=step)
 
     def on_epoch(self, record: dict[str, Any]) -> None:
-        if errors := _errors(record):
+        if errors := _describe_errors(record):
             self._progress.update(self._task, error=errors)
 
 
@@ -103,7 +103,7 @@ class _Lines(Callback):
         self._started = self._last = time.monotonic()
 
     def on_epoch(self, record: dict[str, Any]) -> None:
-        self._error = _errors(record) or self._error
+        self._error = _describe_errors(record) or self._error
 
     def on_step(self, step: int) -> None:
         now = time.monotonic()
@@ -123,7 +123,7 @@ class _Lines(Callback):
         )
 
 
-def _errors(record: dict[str, Any]) -> str:
+def _describe_errors(record: dict[str, Any]) -> str:
     """The errors of an evaluated epoch; empty for others."""
     errors = " ".join(f"{figures['error']:.1f}" for figures in record["test"].values())
     return f"error {errors} %" if errors else ""

@@ -35,7 +35,7 @@ def count_steps(recipe: Recipe) -> int:
         >>> count_steps(load_recipe("cifar10")) // 300
         980
     """
-    batch, samples, labels = recipe.batch, _samples(recipe), _labels(recipe)
+    batch, samples, labels = recipe.batch, _count_samples(recipe), _count_labels(recipe)
     unlabeled = max(batch.size - batch.labeled, 1)  # training refuses 0
     if recipe.data.target is not None:
         per_epoch = SOURCES[recipe.data.target].train // unlabeled
@@ -70,15 +70,15 @@ class TimeEstimator:
         return sum(self._estimate_stage(stage) for stage in recipe.split_stages())
 
     def _estimate_stage(self, recipe: Recipe) -> float:
-        pace = self._pace(recipe)
+        pace = self._find_pace(recipe)
         tests = math.ceil(recipe.epochs / recipe.evaluation.every)
-        tested = tests * 2 * _tested(recipe)  # each image clean and perturbed
+        tested = tests * 2 * _count_test_samples(recipe)  # each image clean and perturbed
         training = count_steps(recipe) * recipe.batch.size * pace.training / count_gpus(recipe)
         return training + tested * pace.test  # one process tests
 
-    def _pace(self, recipe: Recipe) -> Pace:
+    def _find_pace(self, recipe: Recipe) -> Pace:
         networks = recipe.method.networks(recipe.network)
-        key = (recipe.method.name, *networks, _shape(recipe), _device(recipe))
+        key = (recipe.method.name, *networks, _find_shape(recipe), _choose_device(recipe))
         if key not in self._paces:
             threads = torch.get_num_threads()
             torch.set_num_threads(1)
@@ -118,9 +118,9 @@ def _estimate_kind(recipes: Collection[Recipe], estimator: TimeEstimator) -> flo
 
 def _make_black_images(recipe: Recipe, batch: BatchSettings) -> PreparedData:
     """One batch of black images, with the classes and shape of the data."""
-    black = torch.zeros(batch.size, *_shape(recipe), dtype=torch.uint8)
+    black = torch.zeros(batch.size, *_find_shape(recipe), dtype=torch.uint8)
     images = ImageSamples(black, recipe.transforms, recipe.normalization)
-    classes = tuple(map(str, range(_classes(recipe))))
+    classes = tuple(map(str, range(_count_classes(recipe))))
     truth = torch.arange(batch.size) % len(classes)
     labels = truth.clone()
     labels[batch.labeled :] = -1
@@ -130,38 +130,38 @@ def _make_black_images(recipe: Recipe, batch: BatchSettings) -> PreparedData:
     return PreparedData(classes, images, labels, labeled, rest, images, truth)
 
 
-def _device(recipe: Recipe) -> str:
+def _choose_device(recipe: Recipe) -> str:
     return recipe.device.gpu or "cpu"
 
 
-def _published(name: str | None) -> Source:
+def _find_source(name: str | None) -> Source:
     assert name is not None  # the experiments name their data
     return SOURCES[name]
 
 
-def _samples(recipe: Recipe) -> int:
-    published = _published(recipe.data.source)
-    return recipe.data.images or published.train * _classes(recipe) // published.classes
+def _count_samples(recipe: Recipe) -> int:
+    published = _find_source(recipe.data.source)
+    return recipe.data.images or published.train * _count_classes(recipe) // published.classes
 
 
-def _labels(recipe: Recipe) -> int:
-    labels, samples, classes = recipe.data.labels, _samples(recipe), _classes(recipe)
+def _count_labels(recipe: Recipe) -> int:
+    labels, samples, classes = recipe.data.labels, _count_samples(recipe), _count_classes(recipe)
     if isinstance(labels, int):
         return labels
     return samples if labels == "all" else int(samples * parse_share(labels) / classes) * classes
 
 
-def _tested(recipe: Recipe) -> int:
-    published = _published(recipe.data.target or recipe.data.source)
-    return published.test * _classes(recipe) // published.classes
+def _count_test_samples(recipe: Recipe) -> int:
+    published = _find_source(recipe.data.target or recipe.data.source)
+    return published.test * _count_classes(recipe) // published.classes
 
 
-def _classes(recipe: Recipe) -> int:
+def _count_classes(recipe: Recipe) -> int:
     chosen = recipe.data.classes
-    return _published(recipe.data.source).classes if chosen is None else len(chosen)
+    return _find_source(recipe.data.source).classes if chosen is None else len(chosen)
 
 
-def _shape(recipe: Recipe) -> tuple[int, int, int]:
-    channels, _, published = _published(recipe.data.source).shape
+def _find_shape(recipe: Recipe) -> tuple[int, int, int]:
+    channels, _, published = _find_source(recipe.data.source).shape
     size = recipe.data.image_size or published
     return channels, size, size

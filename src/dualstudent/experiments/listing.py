@@ -66,13 +66,13 @@ def list_costs(
         )
     estimator = _measure(recipes, progress)
     costs = [
-        _cost(planned.experiment.name, planned.experiment.title, [planned], estimator)
+        _compute_cost(planned.experiment.name, planned.experiment.title, [planned], estimator)
         for planned in plans
     ]
     if len(names) > 1:
         for budget in get_args(BudgetName):
             of_budget = [planned for planned in plans if planned.budget == budget]
-            costs.append(_cost("all", "shared runs once", of_budget, estimator))
+            costs.append(_compute_cost("all", "shared runs once", of_budget, estimator))
     return costs
 
 
@@ -88,7 +88,7 @@ def _measure(recipes: Sequence[Recipe], progress: Progress | None) -> TimeEstima
     return estimator
 
 
-def _cost(name: str, title: str, plans: Sequence[Plan], estimator: TimeEstimator) -> Cost:
+def _compute_cost(name: str, title: str, plans: Sequence[Plan], estimator: TimeEstimator) -> Cost:
     """The cost of plans within one budget; shared runs count once."""
     runs: Mapping[str, Recipe] = {n: r for planned in plans for n, r in planned.runs().items()}
     steps, seconds = (

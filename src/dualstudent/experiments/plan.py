@@ -75,7 +75,7 @@ class Plan:
         """Name of the folder of results; changed runs have another one."""
         if not self.changes:
             return self.experiment.name
-        return f"{self.experiment.name}-{_digest(apply_changes({}, self.changes))}"
+        return f"{self.experiment.name}-{_compute_digest(apply_changes({}, self.changes))}"
 
     @property
     def differences(self) -> list[str]:
@@ -125,7 +125,7 @@ def plan(
         if key in _REFUSED_CHANGES:
             raise UserError(f"--set {key}: {_REFUSED_CHANGES[key]}")
     wanted = _select_cells(only, experiment, budget)
-    recipes = {c: _recipe(experiment, budget, c) for c in experiment.cells(budget)}
+    recipes = {c: _build_recipe(experiment, budget, c) for c in experiment.cells(budget)}
     if changes:
         recipes = _change_recipes(experiment, budget, changes, wanted)
     _check_tracked_samples(experiment, recipes)
@@ -139,15 +139,15 @@ def run_name(recipe: Recipe) -> str:
 
     So experiments share equal runs, and new settings do not rename older runs.
     """
-    changed = _changed_settings(recipe)
+    changed = _find_changed_settings(recipe)
     del changed["seed"]
     data = recipe.data
     where = "-".join(data.domains)
     labels = str(data.labels).replace("%", "percent")
-    return f"{recipe.method.name}-{where}-{labels}-{_digest(changed)}-seed{recipe.seed}"
+    return f"{recipe.method.name}-{where}-{labels}-{_compute_digest(changed)}-seed{recipe.seed}"
 
 
-def _digest(table: Table) -> str:
+def _compute_digest(table: Table) -> str:
     for name, first in _NAMES_IN_DIGESTS.items():
         table = move_key(table, name, first)
     text = json.dumps(table, sort_keys=True, default=str)  # TOML may hold dates
@@ -173,7 +173,7 @@ def _change_recipes(
     recipes, refused = {}, {}
     for cell in experiment.cells(budget):
         try:
-            recipes[cell] = _recipe(experiment, budget, cell, changes)
+            recipes[cell] = _build_recipe(experiment, budget, cell, changes)
         except UserError as error:
             refused[cell] = error
     for cell in wanted:
@@ -196,11 +196,11 @@ def _check_tracked_samples(experiment: Experiment, recipes: Mapping[Cell, Recipe
         )
 
 
-def _recipe(
+def _build_recipe(
     experiment: Experiment, budget: BudgetName, cell: Cell, changes: Sequence[str] = ()
 ) -> Recipe:
     where = f"of {experiment.name}, {cell}"
-    recipe = validate(apply_changes(_table(experiment, budget, cell), changes), where)
+    recipe = validate(apply_changes(_build_table(experiment, budget, cell), changes), where)
     if experiment.figure == "coupling":  # a run must record what the figure shows
         problem = find_panel_problem(experiment.row(cell.row).panel, recipe)
         if problem:
@@ -232,7 +232,7 @@ def find_panel_problem(panel: str, recipe: Recipe) -> str:
     return ""
 
 
-def _table(experiment: Experiment, budget: BudgetName, cell: Cell) -> Table:
+def _build_table(experiment: Experiment, budget: BudgetName, cell: Cell) -> Table:
     row, cpu = experiment.row(cell.row), experiment.cpu
     column = next(c for c in experiment.columns_of(budget) if c.name == cell.column)
     base = row.recipe or column.recipe or experiment.recipe
@@ -246,14 +246,14 @@ def _table(experiment: Experiment, budget: BudgetName, cell: Cell) -> Table:
     return table | {"description": f"{experiment.name}: {cell}"}
 
 
-def _changed_settings(settings: BaseModel) -> dict[str, Any]:
+def _find_changed_settings(settings: BaseModel) -> dict[str, Any]:
     """Settings that differ from their default, and the names of methods and networks."""
     values = settings.model_dump(mode="json")
     changed: dict[str, Any] = {}
     for key, field in type(settings).model_fields.items():
         value = getattr(settings, key)
         if isinstance(value, BaseModel):
-            changed[key] = _changed_settings(value)
+            changed[key] = _find_changed_settings(value)
         elif key == "name" and value in _NOT_IN_DIGESTS:
             continue
         elif key in ("name", "seed") or (key != "description" and value != field.default):

@@ -37,7 +37,7 @@ def find_finished_runs(plan: Plan, runs_folder: Path) -> FinishedRuns:
 def read_headline(run: Run, measure: Measure) -> float:
     """Mean over the headline networks at the last epoch."""
     result = run.read_result()
-    return fmean(_value(result["networks"][name], measure) for name in result["headline"])
+    return fmean(_read_value(result["networks"][name], measure) for name in result["headline"])
 
 
 def read_chosen_on_test(run: Run, measure: Measure) -> float:
@@ -45,7 +45,7 @@ def read_chosen_on_test(run: Run, measure: Measure) -> float:
     best = max if measure == "accuracy" else min
     networks = run.read_result()["headline"]
     return best(
-        _value(figures, measure)
+        _read_value(figures, measure)
         for record in run.read_metrics()
         for name, figures in record["test"].items()
         if name in networks
@@ -63,7 +63,7 @@ def format_spread(values: Sequence[float]) -> str:
     return f"{mean} ± {stdev(values):.2f}" if len(values) > 1 else mean
 
 
-def _value(figures: Mapping[str, Any], measure: Measure) -> float:
+def _read_value(figures: Mapping[str, Any], measure: Measure) -> float:
     if measure == "accuracy":
         return 100 - float(figures["error"])
     return float(figures[measure])

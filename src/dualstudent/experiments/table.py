@@ -55,8 +55,8 @@ def build_table(plan: Plan, runs: FinishedRuns, command: str) -> ComparisonTable
     """
     what = MEASURES[plan.experiment.measure]
     columns = ["", "", f"paper: {what}", f"measured: {what}", "seeds", _CHOSEN]
-    rows = [_row(plan, cell, runs.get(cell, [])) for cell in plan.recipes]
-    return ComparisonTable(columns, rows, _notes(plan, runs, command), rank_rows(plan, runs))
+    rows = [_make_row(plan, cell, runs.get(cell, [])) for cell in plan.recipes]
+    return ComparisonTable(columns, rows, _write_notes(plan, runs, command), rank_rows(plan, runs))
 
 
 def write_csv(path: Path, plan: Plan, runs: FinishedRuns) -> None:
@@ -73,23 +73,21 @@ def write_csv(path: Path, plan: Plan, runs: FinishedRuns) -> None:
                 seed = run.read_recipe().seed
                 mean = "" if paper is None else f"{paper.mean:.2f}"
                 figures = [f"{value:.4f}" for value in values]
-                writer.writerow([*_names(cell), measure, mean, seed, *figures, run.folder.name])
+                writer.writerow(
+                    [cell.row, cell.column, measure, mean, seed, *figures, run.folder.name]
+                )
 
 
-def _row(plan: Plan, cell: Cell, runs: list[Run]) -> list[str]:
+def _make_row(plan: Plan, cell: Cell, runs: list[Run]) -> list[str]:
     measure, paper = plan.experiment.measure_of(cell), plan.experiment.paper(cell)
     measured = chosen = _NOT_RUN
     if runs:
         measured = format_spread([read_headline(run, measure) for run in runs])
         chosen = format_spread([read_chosen_on_test(run, measure) for run in runs])
-    return [*_names(cell), str(paper or "–"), measured, str(len(runs)), chosen]
+    return [cell.row, cell.column, str(paper or "–"), measured, str(len(runs)), chosen]
 
 
-def _names(cell: Cell) -> list[str]:
-    return [cell.row, cell.column]
-
-
-def _notes(plan: Plan, runs: FinishedRuns, command: str) -> list[str]:
+def _write_notes(plan: Plan, runs: FinishedRuns, command: str) -> list[str]:
     experiment = plan.experiment
     results = {run.folder.name: run.read_result() for of_cell in runs.values() for run in of_cell}
     seconds = sum(result["seconds"] for result in results.values())
@@ -98,7 +96,8 @@ def _notes(plan: Plan, runs: FinishedRuns, command: str) -> list[str]:
     )
     notes = [
         f"{experiment.place} of the paper, {_SIZES[plan.budget]}. "
-        f"Measured: {_mean_over(plan.seeds)}, at the last epoch, mean over the reported networks.",
+        f"Measured: {_describe_mean(plan.seeds)}, at the last epoch, mean over the reported "
+        "networks.",
         *plan.differences,
         "* lowest test error over all epochs and networks, as the paper's authors report (too "
         "optimistic); for comparison only.",
@@ -111,7 +110,7 @@ def _notes(plan: Plan, runs: FinishedRuns, command: str) -> list[str]:
     return notes
 
 
-def _mean_over(seeds: int) -> str:
+def _describe_mean(seeds: int) -> str:
     if seeds == 1:
         return "seed 0"
     return f"mean ± standard deviation over those of the seeds 0 to {seeds - 1} that were run"

@@ -124,7 +124,7 @@ def write_labels(
         _check_stop(stop, len(order))
         sheet = csv.writer(file)
         sheet.writerow(COLUMNS)
-        sheet.writerows(_rows(found, order, names, trainer))
+        sheet.writerows(_make_rows(found, order, names, trainer))
         sheet.writerows(
             ["", row.path, row.label, "", "", "", "", "", row.part] for row in names.labeled
         )
@@ -181,7 +181,7 @@ def _check_stop(stop: StopRequest, done: int) -> None:
         raise Interrupted(stop.received, f"{done:,} images", "the same command")
 
 
-def _rows(
+def _make_rows(
     found: UnlabeledPredictions, order: Tensor, names: ImageNames, trainer: Trainer
 ) -> Iterator[list[str]]:
     classes, has_one_network = trainer.data.classes, len(trainer.method.headline) == 1

@@ -53,7 +53,7 @@ def _draw_curves(experiment: Experiment, runs: FinishedRuns, title: str) -> Figu
     for cell in sorted(curves, key=lambda cell: -curves[cell].means[-1]):
         color = choose_color(runs[cell][0].read_recipe())
         value = curves[cell].last
-        paper = _paper_accuracy(experiment, cell)
+        paper = _read_paper_accuracy(experiment, cell)
         if paper is not None:
             value += f" (paper ◇ {paper:.2f})"
             _mark_paper_value(axes, paper, color)
@@ -93,7 +93,7 @@ def _read_accuracy(run: Run) -> dict[int, float]:
     }
 
 
-def _paper_accuracy(experiment: Experiment, cell: Cell) -> float | None:
+def _read_paper_accuracy(experiment: Experiment, cell: Cell) -> float | None:
     paper = experiment.paper(cell)
     if paper is None:
         return None

@@ -28,8 +28,8 @@ def draw(experiment: Experiment, runs: FinishedRuns) -> dict[str, Figure]:
     """One sample on the left, all of them on the right, of the rows of panel ``two classes``."""
     cells = [cell for cell in runs if experiment.row(cell.row).panel == TWO_CLASSES]
     of_panel = [run for cell in cells for run in runs[cell]]
-    pairs = {_seed(run): run for run in of_panel if _is_dual_student(run)}
-    singles = {_seed(run): run for run in of_panel if not _is_dual_student(run)}
+    pairs = {_read_seed(run): run for run in of_panel if _is_dual_student(run)}
+    singles = {_read_seed(run): run for run in of_panel if not _is_dual_student(run)}
     both = sorted(pairs.keys() & singles.keys())
     if not both:
         return {}
@@ -75,7 +75,7 @@ def describe(seeds: Sequence[TrackedSamples]) -> str:
     )
 
 
-def _seed(run: Run) -> int:
+def _read_seed(run: Run) -> int:
     return run.read_recipe().seed
 
 

@@ -32,8 +32,12 @@ def draw(experiment: Experiment, runs: FinishedRuns) -> dict[str, Figure]:
     sentences = []
     for axes, cell in zip(figure.subplots(len(cells), squeeze=False)[:, 0], cells, strict=True):
         results = [run.read_result() for run in runs[cell]]
-        names = read_class_names(runs[cell][0], len(_headline(results[0])[0]["class_accuracy"]))
-        share = format_spread([fmean(f["stable_share"] for f in _headline(r)) for r in results])
+        names = read_class_names(
+            runs[cell][0], len(_read_headline(results[0])[0]["class_accuracy"])
+        )
+        share = format_spread(
+            [fmean(f["stable_share"] for f in _read_headline(r)) for r in results]
+        )
         style_axes(
             axes,
             escape_math(f"{cell.row}: {share} % are stable (paper: about {PAPER_SHARE} %)"),
@@ -71,12 +75,12 @@ def collect_classes(results: Sequence[Mapping[str, Any]], kind: str) -> list[lis
     """For each class, the mean over the networks of each seed; missing values are left out."""
     per_seed = [
         [[v for v in values if v is not None] for values in zip(*columns, strict=True)]
-        for columns in ([figures[kind] for figures in _headline(result)] for result in results)
+        for columns in ([figures[kind] for figures in _read_headline(result)] for result in results)
     ]
     return [[fmean(v) for v in seeds if v] for seeds in zip(*per_seed, strict=True)]
 
 
-def _headline(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _read_headline(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [result["networks"][name] for name in result["headline"]]
 
 
