@@ -1,15 +1,19 @@
 """What others may import: the names in ``__init__.pyi``, and the modules losses and stability."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import dualstudent
+from dualstudent import Method, MethodSettings
+from dualstudent.networks.network import Network
 
 ROOT = Path(__file__).parents[1]
 MODULES = {"dualstudent.losses", "dualstudent.stability"}
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")]
 PROGRAMS = [*ROOT.glob("benchmarks/*.py"), *ROOT.glob("examples/*.py")]
 
 
@@ -33,6 +37,22 @@ def test_benchmarks_and_examples_import_nothing_private(program: Path) -> None:
         if module not in MODULES and (module != "dualstudent" or name not in dir(dualstudent))
     }
     assert private == set()
+
+
+# All methods and networks are public, and what only those need who write or stop one.
+FAMILIES = (Method, MethodSettings, Network)
+NEEDED = {"Task", "Interrupted"}
+
+
+def test_no_name_is_public_that_nobody_needs() -> None:
+    text = "\n".join(path.read_text("utf-8") for path in (*PAGES, *PROGRAMS))
+    used = set(re.findall(r"\w+", text)) | NEEDED
+    unused = {
+        name
+        for name in set(dir(dualstudent)) - used
+        if not (isinstance(kind := getattr(dualstudent, name), type) and issubclass(kind, FAMILIES))
+    }
+    assert unused == set()
 
 
 @pytest.mark.parametrize("name", dir(dualstudent))

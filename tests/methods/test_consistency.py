@@ -8,14 +8,8 @@ from torch import Tensor
 
 from dualstudent.batch import Batch
 from dualstudent.generators import seeded_rng
-from dualstudent.methods import (
-    ConsistencyMethod,
-    ConsistencySettings,
-    MeanTeacher,
-    PiModel,
-    Task,
-    TemporalEnsembling,
-)
+from dualstudent.methods import MeanTeacher, PiModel, Task, TemporalEnsembling
+from dualstudent.methods.consistency import ConsistencyMethod, ConsistencySettings
 from dualstudent.prediction import Prediction
 from tests.support.students import reached_parts, small_batch, small_network
 

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated, Union
 from pydantic import Field
 
 from dualstudent.discovery import import_folder
-from dualstudent.methods.consistency import ConsistencyMethod, ConsistencySettings
 from dualstudent.methods.cs import CS, CSSettings
 from dualstudent.methods.deep_co_training import DeepCoTraining, DeepCoTrainingSettings
 from dualstudent.methods.dual_student import DualStudent, DualStudentSettings
@@ -62,8 +61,6 @@ __all__ = [
     "VAT",
     "AnyMethodSettings",
     "CSSettings",
-    "ConsistencyMethod",
-    "ConsistencySettings",
     "DeepCoTraining",
     "DeepCoTrainingSettings",
     "DualStudent",
