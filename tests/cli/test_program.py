@@ -31,10 +31,9 @@ def test_every_command_has_a_file_and_is_in_the_help(command: Command) -> None:
     assert listed | {"recipes"} == COMMANDS
 
 
-@pytest.mark.parametrize("module", ["dualstudent", "dualstudent.cli"])
-def test_the_package_runs_as_a_program(module: str, tmp_path: Path) -> None:
+def test_the_package_runs_as_a_program(tmp_path: Path) -> None:
     shown = subprocess.run(
-        [sys.executable, "-m", module, "--version"],
+        [sys.executable, "-m", "dualstudent", "--version"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -44,7 +43,15 @@ def test_the_package_runs_as_a_program(module: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["--version"], ["train", "--help"], ["methods"], ["recipes"]]
+    "arguments",
+    [
+        ["--help"],
+        ["--version"],
+        ["train", "--help"],
+        ["methods"],
+        ["recipes"],
+        ["recipes", "show", "demo"],
+    ],
 )
 def test_answers_come_without_packages_that_load_slowly(
     arguments: list[str], tmp_path: Path

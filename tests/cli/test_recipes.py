@@ -3,9 +3,8 @@ from pathlib import Path
 
 from dualstudent import load_recipe
 from dualstudent.cli.recipes import read_descriptions
-from dualstudent.recipes.files import list_recipe_names, read_recipe_source
+from dualstudent.recipes.files import list_recipe_names
 from tests.support.command import Command
-from tests.support.isolated import run_without
 
 
 def test_the_files_tell_what_the_recipes_are() -> None:
@@ -18,20 +17,6 @@ def test_recipes_lists_a_line_each(command: Command) -> None:
         code, shown, _ = command(*arguments)
         assert code == 0
         assert [line.split()[0] for line in shown.splitlines()] == list_recipe_names()
-
-
-def test_recipes_are_shown_without_loading_torch(tmp_path: Path) -> None:
-    program = """
-import sys
-from dualstudent.cli import main
-for sys.argv in (["dualstudent", "recipes"], ["dualstudent", "recipes", "show", "demo"]):
-    try:
-        main()
-    except SystemExit as stop:
-        assert not stop.code
-"""
-    shown = run_without(["torch"], program, tmp_path)
-    assert shown.endswith(read_recipe_source("demo"))
 
 
 def test_a_recipe_can_be_shown_saved_and_used(command: Command, tmp_path: Path) -> None:

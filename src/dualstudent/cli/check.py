@@ -1,11 +1,22 @@
-"""``dualstudent check``: check own images before training."""
+"""``dualstudent check``: check own images before training, and print what was found."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
-from dualstudent.cli.console import console
+from dualstudent.cli.console import print_message
+from dualstudent.errors import escape_line
+from dualstudent.report.format import format_bytes, format_estimate
+
+if TYPE_CHECKING:
+    from dualstudent.data.images.check import DataCheck, Finding
+    from dualstudent.recipes.schema import Recipe
+
+_EXAMPLES = 3
+_SIZES = (32, 64, 128, 224)
 
 
 def check(
@@ -31,8 +42,7 @@ def check(
 
     Exit code 2 if they hold an error that training must not ignore; 0 with warnings only.
     """
-    from dualstudent.cli.data_check import print_finding
-    from dualstudent.cli.own_images import OwnImages
+    from dualstudent.cli.own_images import print_forecast
     from dualstudent.data.images.own import list_images
     from dualstudent.data.images.tables import Columns
     from dualstudent.recipes.chooser import locate_images, validate_request
@@ -51,4 +61,58 @@ def check(
     )
     columns = Columns(path_column, label_column, part_column)
     listing = list_images(data, target, unlabeled, columns)
-    OwnImages(console, print_finding).forecast(asked, listing, changes)
+    print_forecast(asked, listing, changes)
+
+
+def build_count_table(check: "DataCheck") -> Table:
+    """Labeled and test images per class, with sums."""
+    table = Table(title=Text(escape_line(check.name)), title_justify="left", show_footer=True)
+    table.add_column("class", "all")
+    table.add_column("labeled", f"{sum(check.labeled.values()):,}", justify="right")
+    table.add_column("test", f"{sum(check.test.values()):,}", justify="right")
+    for name, labeled in check.labeled.items():
+        table.add_row(Text(escape_line(name)), f"{labeled:,}", f"{check.test[name]:,}")
+    return table
+
+
+def summarize_check(check: "DataCheck") -> str:
+    """Number and sizes of the images, and the memory they need at common image sizes."""
+    (low_height, low_width), (high_height, high_width) = check.smallest, check.largest
+    memory = ", ".join(f"{size} px {format_bytes(check.count_bytes(size))}" for size in _SIZES)
+    return (
+        f"{check.images:,} {'gray' if check.is_gray else 'color'} images, {check.unlabeled:,} of "
+        f"them unlabeled, from {low_width} × {low_height} to {high_width} × {high_height} pixels; "
+        f"memory by image size: {memory}"
+    )
+
+
+def describe_forecast(recipe: "Recipe", images: int, seconds: float) -> str:
+    """The recipe that training would use, with its time and memory.
+
+    Args:
+        recipe: on own images.
+        images: number of images.
+        seconds: estimated time of training.
+    """
+    from dualstudent.data.prepare import OWN_IMAGE_SIZE
+
+    data, batch, size = recipe.data, recipe.batch, recipe.data.image_size or OWN_IMAGE_SIZE
+    return (
+        f"training would use {recipe.method.name} with {recipe.network.name} on {size} × {size} "
+        f"pixels, {recipe.epochs:,} epochs, {batch.labeled} of {batch.size} images in a "
+        f"batch labeled: about {format_estimate(seconds)} on this machine, "
+        f"{format_bytes(images * data.channels * size**2)} of memory for the images"
+    )
+
+
+def describe_finding(finding: "Finding") -> str:
+    """The message with a few of its files."""
+    groups = [" = ".join(map(str, files)) for files in finding.files[:_EXAMPLES]]
+    more = ["…"] if len(finding.files) > _EXAMPLES else []
+    return finding.message + (f": {', '.join(groups + more)}" if groups else "")
+
+
+def print_finding(finding: "Finding") -> None:
+    """Print an error in red, a warning in yellow."""
+    color = "red" if finding.severity == "error" else "yellow"
+    print_message(finding.severity, color, describe_finding(finding))

@@ -1,18 +1,22 @@
 """Training on own images: check them, choose a recipe, and say why."""
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
 import typer
-from rich.console import Console
 
-from dualstudent.cli.console import print_line
-from dualstudent.cli.data_check import build_count_table, describe_forecast, summarize_check
+from dualstudent.cli.check import (
+    build_count_table,
+    describe_forecast,
+    print_finding,
+    summarize_check,
+)
+from dualstudent.cli.console import console, print_line
 from dualstudent.cli.progress import show_progress
 from dualstudent.data.images.cache import DecodedImages, decode_images, measure_images
-from dualstudent.data.images.check import DataCheck, Finding, check_images
+from dualstudent.data.images.check import DataCheck, check_images
 from dualstudent.data.images.decoding import Channels
 from dualstudent.data.images.listing import Listing
 from dualstudent.data.prepare import OWN_IMAGE_SIZE, prepare
@@ -25,100 +29,90 @@ from dualstudent.training.run import Run
 
 
 @dataclass(frozen=True)
-class OwnImages:
-    """Checks own images and prepares them for a run; they are listed and decoded once.
-
-    Attributes:
-        console: where progress and tables go.
-        print_finding: prints a finding.
-    """
-
-    console: Console
-    print_finding: Callable[[Finding], None]
-
-    def choose(self, asked: Recipe, changes: Sequence[str]) -> tuple[Recipe, PreparedData]:
-        """Choose a recipe that suits the images, print the reasons, and prepare the data.
-
-        Args:
-            asked: of :func:`~dualstudent.recipes.chooser.validate_request`, with the same changes.
-            changes: ``"key=value"`` each; they are kept, and the other settings suit them.
-        """
-        chosen = self._choose(asked, asked.data.list_images(), changes)
-        recipe, data = chosen.recipe, chosen.data
-        self._print("the recipe chosen for these images; change anything by --set KEY=VALUE:")
-        for key, reason in chosen.reasons.items():
-            self._print(f"  {key} = {attrgetter(key)(recipe)}: {reason}")
-        self._print(
-            f"  about {format_estimate(estimate_seconds(recipe, data))} on this machine, as busy "
-            "as it is now; for a quick try --set schedule.epochs=3"
-        )
-        return recipe, data
-
-    def forecast(self, asked: Recipe, listing: Listing, changes: Sequence[str]) -> None:
-        """Print which recipe would be chosen, and how long training would take."""
-        chosen = self._choose(asked, listing, changes)
-        seconds = estimate_seconds(chosen.recipe, chosen.data)
-        self._print(describe_forecast(chosen.recipe, chosen.found.images, seconds))
-        self._print(f"evaluation: {chosen.reasons['data.validation']}")
-
-    def prepare(self, recipe: Recipe) -> PreparedData | None:
-        """Prepare the own images that a recipe names; None if it names none."""
-        settings = recipe.data
-        if settings.path is None:
-            return None
-        size = settings.image_size or OWN_IMAGE_SIZE
-        images = self._decode(settings.list_images(), size, settings.channels)
-        self._check(images)
-        return _prepare(recipe, images)
-
-    def print_next_steps(self, run: Run) -> None:
-        """Print what to do next with a run on own images."""
-        recipe, folder = (shlex.quote(str(path)) for path in (run.recipe, run.folder))
-        self._print(
-            f"to change the recipe: cp {recipe} mine.toml, edit it, dualstudent train mine.toml"
-        )
-        self._print(f"to use the model: dualstudent predict {folder} IMAGES -o predictions.csv")
-        self._print(f"to see what to label next: dualstudent label {folder} -o labels.csv")
-
-    def _print(self, line: str) -> None:
-        """Print a line as it is."""
-        print_line(self.console, line)
-
-    def _choose(self, asked: Recipe, listing: Listing, changes: Sequence[str]) -> "_Chosen":
-        with show_progress(self.console, "files") as progress:
-            measured = measure_images(listing, progress=progress.make_callback("measuring"))
-        size, channels = choose_form(asked, *measured)
-        images = self._decode(listing, size, channels)
-        found = self._check(images)
-        recipe, reasons = complete_recipe(asked, found, changes)
-        if recipe.data.channels != channels:  # gray images that are stored in color
-            images = self._decode(listing, size, recipe.data.channels)
-        return _Chosen(recipe, reasons, _prepare(recipe, images), found)
-
-    def _decode(self, listing: Listing, size: int, channels: Channels) -> DecodedImages:
-        with show_progress(self.console, "files") as progress:
-            return decode_images(
-                listing, size, channels, progress=progress.make_callback("reading")
-            )
-
-    def _check(self, images: DecodedImages) -> DataCheck:
-        """Check the images and print the findings; errors end the program with exit code 2."""
-        found = check_images(images)
-        self.console.print(build_count_table(found))
-        self._print(summarize_check(found))
-        for finding in found.findings:
-            self.print_finding(finding)
-        if found.has_errors:
-            raise typer.Exit(2)
-        return found
-
-
-@dataclass(frozen=True)
 class _Chosen:
     recipe: Recipe
     reasons: dict[str, str]
     data: PreparedData
     found: DataCheck
+
+
+def choose_recipe(asked: Recipe, changes: Sequence[str]) -> tuple[Recipe, PreparedData]:
+    """Choose a recipe that suits the images, print the reasons, and prepare the data.
+
+    Args:
+        asked: of :func:`~dualstudent.recipes.chooser.validate_request`, with the same changes.
+        changes: ``"key=value"`` each; they are kept, and the other settings suit them.
+    """
+    chosen = _choose(asked, asked.data.list_images(), changes)
+    recipe, data = chosen.recipe, chosen.data
+    print_line(console, "the recipe chosen for these images; change anything by --set KEY=VALUE:")
+    for key, reason in chosen.reasons.items():
+        print_line(console, f"  {key} = {attrgetter(key)(recipe)}: {reason}")
+    print_line(
+        console,
+        f"  about {format_estimate(estimate_seconds(recipe, data))} on this machine, as busy "
+        "as it is now; for a quick try --set schedule.epochs=3",
+    )
+    return recipe, data
+
+
+def print_forecast(asked: Recipe, listing: Listing, changes: Sequence[str]) -> None:
+    """Print which recipe would be chosen, and how long training would take."""
+    chosen = _choose(asked, listing, changes)
+    seconds = estimate_seconds(chosen.recipe, chosen.data)
+    print_line(console, describe_forecast(chosen.recipe, chosen.found.images, seconds))
+    print_line(console, f"evaluation: {chosen.reasons['data.validation']}")
+
+
+def prepare_images(recipe: Recipe) -> PreparedData | None:
+    """Prepare the own images that a recipe names; None if it names none."""
+    settings = recipe.data
+    if settings.path is None:
+        return None
+    size = settings.image_size or OWN_IMAGE_SIZE
+    images = _decode(settings.list_images(), size, settings.channels)
+    _check(images)
+    return _prepare(recipe, images)
+
+
+def print_next_steps(run: Run) -> None:
+    """Print what to do next with a run on own images."""
+    recipe, folder = (shlex.quote(str(path)) for path in (run.recipe, run.folder))
+    print_line(
+        console,
+        f"to change the recipe: cp {recipe} mine.toml, edit it, dualstudent train mine.toml",
+    )
+    print_line(console, f"to use the model: dualstudent predict {folder} IMAGES -o predictions.csv")
+    print_line(console, f"to see what to label next: dualstudent label {folder} -o labels.csv")
+
+
+def _choose(asked: Recipe, listing: Listing, changes: Sequence[str]) -> _Chosen:
+    with show_progress(console, "files") as progress:
+        measured = measure_images(listing, progress=progress.make_callback("measuring"))
+    size, channels = choose_form(asked, *measured)
+    images = _decode(listing, size, channels)
+    found = _check(images)
+    recipe, reasons = complete_recipe(asked, found, changes)
+    if recipe.data.channels != channels:  # gray images that are stored in color
+        images = _decode(listing, size, recipe.data.channels)
+    return _Chosen(recipe, reasons, _prepare(recipe, images), found)
+
+
+def _decode(listing: Listing, size: int, channels: Channels) -> DecodedImages:
+    with show_progress(console, "files") as progress:
+        return decode_images(listing, size, channels, progress=progress.make_callback("reading"))
+
+
+def _check(images: DecodedImages) -> DataCheck:
+    """Check the images and print the findings; errors end the program with exit code 2."""
+    found = check_images(images)
+    console.print(build_count_table(found))
+    print_line(console, summarize_check(found))
+    for finding in found.findings:
+        print_finding(finding)
+    if found.has_errors:
+        raise typer.Exit(2)
+    return found
 
 
 def _prepare(recipe: Recipe, images: DecodedImages) -> PreparedData:

@@ -39,25 +39,26 @@ def train(
 
     Or on own images: [bold]dualstudent train --data FOLDER[/bold] checks them and chooses a recipe.
     """
-    from dualstudent.cli.data_check import print_finding
-    from dualstudent.cli.own_images import OwnImages
+    from dualstudent.cli.own_images import choose_recipe, prepare_images, print_next_steps
     from dualstudent.cli.progress import show_progress
     from dualstudent.cli.results import print_result
     from dualstudent.runs import train as train_by
     from dualstudent.training.run import Run
 
-    changes, own = set_ or [], OwnImages(console, print_finding)
+    changes = set_ or []
     requested, name = _read_request(recipe, data, target, changes)
     folder = out or Path("runs") / f"{name}-{requested.seed}"
     Run.check_free(folder)  # before reading the images, which may take long
     chosen, prepared = (
-        own.choose(requested, changes) if recipe is None else (requested, own.prepare(requested))
+        choose_recipe(requested, changes)
+        if recipe is None
+        else (requested, prepare_images(requested))
     )
     with show_progress(console) as progress:
         run = train_by(chosen, folder, progress.make_callback(folder.name), prepared)
     print_result(run)
     if chosen.data.path is not None:
-        own.print_next_steps(run)
+        print_next_steps(run)
 
 
 def _read_request(

@@ -1,6 +1,0 @@
-"""``python -m dualstudent.cli`` is the command ``dualstudent``."""
-
-from dualstudent.cli import main
-
-if __name__ == "__main__":
-    main()
