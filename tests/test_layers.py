@@ -57,16 +57,16 @@ def imports() -> Iterator[tuple[str, str]]:
             yield name, inside if inside in known else inside.rpartition(".")[0] or inside
 
 
-def room(module: str) -> str:
+def top_level(module: str) -> str:
     return module.split(".", maxsplit=1)[0]
 
 
 def layer(module: str) -> int | None:
-    return next((n for n, rooms in enumerate(LAYERS) if room(module) in rooms), None)
+    return next((n for n, names in enumerate(LAYERS) if top_level(module) in names), None)
 
 
 def test_every_module_has_a_layer() -> None:
-    assert {room(name) for name in modules() if layer(name) is None} == set()
+    assert {top_level(name) for name in modules() if layer(name) is None} == set()
 
 
 def test_nobody_imports_from_the_public_interface() -> None:
@@ -85,7 +85,7 @@ def test_nobody_imports_upwards_or_uses_the_terminal_below_the_command_line() ->
     for module, target in imports():
         own, its = layer(module), layer(target)
         upwards = own is not None and its is not None and its > own
-        terminal = target in ONLY_IN_CLI and room(module) != "cli"
+        terminal = target in ONLY_IN_CLI and top_level(module) != "cli"
         if upwards or terminal:
             wrong.add((module, target))
     assert wrong == set()
@@ -93,7 +93,7 @@ def test_nobody_imports_upwards_or_uses_the_terminal_below_the_command_line() ->
 
 def test_only_the_command_line_and_the_estimator_print() -> None:
     printing = {
-        room(module)
+        top_level(module)
         for module, path in modules().items()
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
         if isinstance(node, ast.Name) and node.id == "print"
@@ -101,11 +101,13 @@ def test_only_the_command_line_and_the_estimator_print() -> None:
     assert printing <= MAY_PRINT
 
 
-def test_rooms_do_not_import_each_other_in_a_circle() -> None:
+def test_packages_do_not_import_each_other_in_a_circle() -> None:
     needs: dict[str, set[str]] = {}
     for module, target in imports():
         if layer(target) is not None:
-            needs.setdefault(room(module), set()).update({room(target)} - {room(module)})
+            needs.setdefault(top_level(module), set()).update(
+                {top_level(target)} - {top_level(module)}
+            )
     circle: list[str] = []
     try:
         TopologicalSorter(needs).prepare()
