@@ -45,7 +45,7 @@ class FileSamples(Samples):
         # With noise, all views are made as floats, so that they can be joined.
         self._noisy = transforms.weak.noise > 0 or transforms.strong.noise > 0
         self.workers, self.tally = workers, tally
-        self.streamed = True
+        self.streamed, self.has_strong_views = True, not transforms.strong.is_empty
 
     @property
     def shape(self) -> tuple[int, ...]:

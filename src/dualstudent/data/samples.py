@@ -29,11 +29,13 @@ class Samples(ABC):
             finished on the device.
         workers: number of processes that make views ahead of time.
         tally: counts the samples that cannot be read; None if all can.
+        has_strong_views: whether anything perturbs strong views.
     """
 
     streamed: bool = False
     workers: int = 0
     tally: Tally | None = None
+    has_strong_views: bool = False
 
     @property
     @abstractmethod
@@ -128,6 +130,7 @@ class ImageSamples(Samples):
         transforms.check_fits(*pixels.shape[2:])
         self.pixels, self._rows, self._device = pixels, rows, device or pixels.device
         self._transforms, self._normalization = transforms, normalization
+        self.has_strong_views = not transforms.strong.is_empty
 
     @property
     def shape(self) -> tuple[int, ...]:
