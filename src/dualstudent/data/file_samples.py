@@ -29,6 +29,8 @@ class FileSamples(Samples):
         tally: counts the photos that cannot be read.
     """
 
+    margin = PHOTO_MARGIN
+
     def __init__(
         self,
         files: ImageFiles,
@@ -118,5 +120,5 @@ class FileSamples(Samples):
     def _make_view(self, photo: Tensor, draw: Draw | None, numbers: Numbers) -> Tensor:
         """Make one view of a photo, (1, channels, size, size) uint8."""
         if draw is None:
-            return resize(photo, self._size, PHOTO_MARGIN)
+            return resize(photo, self._size, self.margin)
         return self._transforms[draw.policy].apply(photo, numbers, self._size)

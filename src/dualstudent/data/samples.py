@@ -30,12 +30,14 @@ class Samples(ABC):
         workers: number of processes that make views ahead of time.
         tally: counts the samples that cannot be read; None if all can.
         has_strong_views: whether anything perturbs strong views.
+        margin: clean images are resized to ``margin`` · size, then cropped to their size.
     """
 
     streamed: bool = False
     workers: int = 0
     tally: Tally | None = None
     has_strong_views: bool = False
+    margin: float = 1.0
 
     @property
     @abstractmethod
