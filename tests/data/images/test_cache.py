@@ -168,6 +168,21 @@ def test_one_more_label_decodes_nothing_and_one_more_image_only_that(
     assert (read[1:], decodings) == ([new], [new.read_bytes()])
 
 
+def test_a_renamed_folder_and_an_image_from_elsewhere_decode_nothing_again(
+    data: Path, folder: Path, read: list[Path], decodings: list[bytes]
+) -> None:
+    decoded(data, folder)
+    data = data.rename(data.parent / "renamed")
+    read.clear()
+    decodings.clear()
+    check_rows(decoded(data, folder))
+    new = save_picture(data.parent / "elsewhere" / "new.png", seed=50)
+    table = data.parent / "t.csv"
+    table.write_text(f"path,label\n{new},a\nrenamed/a/0.jpg,a\nrenamed/b/1.jpg,b\n")
+    check_rows(decode_images(list_table(table), 16, folder=folder))
+    assert (read, decodings) == ([new], [new.read_bytes()])
+
+
 def test_a_new_label_or_table_of_known_files_reads_nothing(
     data: Path, folder: Path, read: list[Path]
 ) -> None:

@@ -1,6 +1,6 @@
 """The cache of decoded images, in memory-mapped files.
 
-A folder of the cache holds the images of one folder or table, at one size:
+A folder of the cache holds all images that were decoded at one size, wherever their files are:
 
     pixels      rows of (channels, size, size) bytes; new rows are appended
     index.json  for every file its row, or why it cannot be read
@@ -105,7 +105,7 @@ def decode_images(
         Interrupted: after Ctrl-C, SIGTERM or SIGHUP; what has been decoded is kept.
     """
     cache = cache_folder(folder)
-    store = _Store(cache, listing, size, channels)
+    store = _Store(cache, size, channels)
     files = store.find(listing.paths)
     if None in files:
         try:
@@ -133,7 +133,7 @@ def measure_images(
         The median length of the short side in pixels, and whether all are known to be gray.
     """
     known: dict[str, Header] = {}
-    for store in cache_folder(folder).glob(f"{_name_place(listing)}-*"):
+    for store in cache_folder(folder).glob("images-*"):
         for file in _read_index(store):
             is_gray = file.is_gray or (file.stamp in known and known[file.stamp].is_gray)
             known[file.stamp] = Header(*file.size, is_gray)
@@ -174,11 +174,10 @@ class _File(NamedTuple):
 
 
 class _Store:
-    """A folder of the cache, with the images of one folder or table at one size."""
+    """A folder of the cache, with all images at one size."""
 
-    def __init__(self, cache: Path, listing: Listing, size: int, channels: Channels) -> None:
-        kind = f"{channels}x{size}x{size}-{_hash(DECODER.encode(), 8)}"
-        self._folder = cache / f"{_name_place(listing)}-{kind}"
+    def __init__(self, cache: Path, size: int, channels: Channels) -> None:
+        self._folder = cache / f"images-{channels}x{size}x{size}-{_hash(DECODER.encode(), 8)}"
         self._pixels = self._folder / "pixels"
         self._shape: tuple[Channels, int, int] = (channels, size, size)
 
@@ -287,12 +286,6 @@ class _Store:
         _, height, width = whole.shape
         file = _File(stamp, name, -1, (height, width), digest, bool(gray))
         return file, resize(whole, size)
-
-
-def _name_place(listing: Listing) -> str:
-    """Return the beginning of the names of all cache folders of these files."""
-    folders = {path.absolute().parent for path in listing.paths}
-    return f"images-{_hash(os.fsencode(os.path.commonpath(folders)), 16)}"
 
 
 def _hash(content: bytes, length: int) -> str:
