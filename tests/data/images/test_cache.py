@@ -521,6 +521,25 @@ def test_gray_images_are_known_from_header_or_pixels(
     assert measure_images(listing, folder=folder)[1]
 
 
+def test_gray_images_in_color_are_decoded_once_for_both_numbers_of_channels(
+    tmp_path: Path, folder: Path, decodings: list[bytes]
+) -> None:
+    for number in range(4):
+        path = save_picture(tmp_path / "data" / "ab"[number % 2] / f"{number}.png", seed=number)
+        with Image.open(path) as image:
+            gray = image.convert("L").convert("RGB")
+        gray.save(path)
+    listing = list_folder(tmp_path / "data")
+    expected = decode_images(listing, 16, 1, folder=tmp_path / "other")
+    decode_images(listing, 16, 3, folder=folder)
+    decodings.clear()
+    derived = decode_images(listing, 16, 1, folder=folder)
+    assert decodings == []
+    assert np.array_equal(pixels_of(derived), pixels_of(expected))
+    assert np.array_equal(derived.digests, expected.digests)
+    assert derived.is_gray
+
+
 def test_color_seen_in_gray_is_still_color(data: Path, folder: Path) -> None:
     listing = list_folder(data)
     assert decode_images(listing, 16, 1, folder=folder).is_gray

@@ -20,7 +20,7 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -62,7 +62,7 @@ class DecodedImages:
             than the memory.
         rows: (N,) the row of each image in ``pixels``.
         sizes: (N, 2) height and width of each image before resizing.
-        digests: (N,) hashes of the pixels before resizing.
+        digests: (N,) hashes of the pixels before resizing, of one channel if there is no color.
         is_gray: whether no image has color.
         unreadable: the other files, with reasons.
     """
@@ -105,6 +105,8 @@ def decode_images(
         Interrupted: after Ctrl-C, SIGTERM or SIGHUP; what has been decoded is kept.
     """
     cache = cache_folder(folder)
+    if channels == 1 and (images := _find_gray(cache, listing, size)):
+        return images
     store = _Store(cache, size, channels)
     files = store.find(listing.paths)
     if None in files:
@@ -117,6 +119,17 @@ def decode_images(
                 "DUALSTUDENT_CACHE to a folder of yours"
             ) from error
     return store.open(listing, [file for file in files if file is not None])
+
+
+def _find_gray(cache: Path, listing: Listing, size: int) -> DecodedImages | None:
+    """Find gray images that have been decoded in color; None if some have not, or have color."""
+    store = _Store(cache, size, channels=3)
+    found = store.find(listing.paths)
+    gray = [file for file in found if file is not None and (file.is_gray or file.reason)]
+    if len(gray) < len(found):
+        return None
+    images = store.open(listing, gray)
+    return replace(images, pixels=images.pixels[:, :1])
 
 
 def measure_images(
@@ -159,7 +172,7 @@ class _File(NamedTuple):
         content: hash of the bytes of the file; empty if it could not be opened.
         row: row of its pixels; −1 if there are none.
         size: height and width of the image before resizing.
-        digest: hash of its pixels before resizing.
+        digest: hash of its pixels before resizing, of one channel if it has no color.
         is_gray: whether it is known to have no color.
         reason: why it cannot be read; empty if it can.
     """
@@ -281,8 +294,9 @@ class _Store:
             whole = decode(content, channels)
         except UnreadableImage as unreadable:
             return _File(stamp, name, reason=unreadable.reason), None
-        digest = _hash(repr(whole.shape).encode() + whole.tobytes(), 16)
         gray = (whole == whole[:1]).all() if channels == 3 else read_header(content).is_gray
+        seen = whole[:1] if gray else whole
+        digest = _hash(repr(seen.shape).encode() + seen.tobytes(), 16)
         _, height, width = whole.shape
         file = _File(stamp, name, -1, (height, width), digest, bool(gray))
         return file, resize(whole, size)
