@@ -7,7 +7,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from dualstudent.data.batching.broken import BrokenSamples, Tally
+from dualstudent.data.broken import BrokenSamples, Tally
 from dualstudent.data.datasets import ImageFiles
 from dualstudent.data.images.decoding import UnreadableImage, decode
 from dualstudent.data.samples import Digest, Samples

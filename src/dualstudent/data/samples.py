@@ -7,7 +7,7 @@ from typing import Protocol, Self
 import torch
 from torch import Tensor
 
-from dualstudent.data.batching.broken import Tally
+from dualstudent.data.broken import Tally
 from dualstudent.data.transforms.normalization import Normalization, normalize
 from dualstudent.data.transforms.policy import Draw, Transforms, perturb
 

@@ -21,7 +21,6 @@ from dualstudent.data.images.decoding import decode, read_image_file, resize
 from dualstudent.data.images.folders import list_folder
 from dualstudent.data.images.listing import Listing
 from dualstudent.data.images.tables import list_table
-from dualstudent.data.sources.files import cache_folder
 from dualstudent.errors import UserError
 from dualstudent.signals import Interrupted
 from tests.support.pictures import save_picture
@@ -545,13 +544,3 @@ def test_color_seen_in_gray_is_still_color(data: Path, folder: Path) -> None:
     assert decode_images(listing, 16, 1, folder=folder).is_gray
     assert not measure_images(listing, folder=folder)[1]
     assert not decode_images(listing, 16, 3, folder=folder).is_gray
-
-
-def test_the_setting_beats_the_environment_beats_the_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("DUALSTUDENT_CACHE", raising=False)
-    assert cache_folder().name == "decoded"
-    monkeypatch.setenv("DUALSTUDENT_CACHE", str(tmp_path / "environment"))
-    assert cache_folder() == tmp_path / "environment"
-    assert cache_folder(tmp_path / "setting") == tmp_path / "setting"

@@ -40,7 +40,7 @@ from dualstudent.data.images.decoding import (
     resize,
 )
 from dualstudent.data.images.listing import Listing
-from dualstudent.data.sources.files import cache_folder
+from dualstudent.data.paths import find_cache_folder
 from dualstudent.errors import UserError
 from dualstudent.parallel import Progress, count_cores, map_threads
 from dualstudent.signals import Interrupted, StopRequest
@@ -104,7 +104,7 @@ def decode_images(
         UserError: if no image can be read, or the cache cannot be written.
         Interrupted: after Ctrl-C, SIGTERM or SIGHUP; what has been decoded is kept.
     """
-    cache = cache_folder(folder)
+    cache = find_cache_folder(folder)
     if channels == 1 and (images := _find_gray(cache, listing, size)):
         return images
     store = _Store(cache, size, channels)
@@ -146,7 +146,7 @@ def measure_images(
         The median length of the short side in pixels, and whether all are known to be gray.
     """
     known: dict[str, Header] = {}
-    for store in cache_folder(folder).glob("images-*"):
+    for store in find_cache_folder(folder).glob("images-*"):
         for file in _read_index(store):
             is_gray = file.is_gray or (file.stamp in known and known[file.stamp].is_gray)
             known[file.stamp] = Header(*file.size, is_gray)

@@ -15,9 +15,9 @@ from dualstudent.data.images.duplicates import find_exact_duplicates
 from dualstudent.data.images.folders import list_domains, list_folder
 from dualstudent.data.images.listing import Listing
 from dualstudent.data.images.tables import Columns, list_table
+from dualstudent.data.paths import RIGHTS_TO_IMAGES, path_exists
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import ImageSamples
-from dualstudent.data.sources.files import RIGHTS_TO_IMAGES, path_exists
 from dualstudent.data.splits import choose_held_out
 from dualstudent.data.transforms.normalization import Normalization
 from dualstudent.data.transforms.policy import Transforms

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 
 from dualstudent.data.datasets import Images
+from dualstudent.data.paths import path_exists, raise_denied
 from dualstudent.data.sources.files import (
     PublishedFile,
     fetch,
-    path_exists,
     reading,
     refusal,
     warn_if_unpublished,
@@ -121,7 +121,7 @@ def _read_folder(folder: Path, names: tuple[str, ...]) -> dict[str, bytes]:
     contents = {}
     for name in names:
         try:
-            with reading(folder / name):
+            with raise_denied(folder / name):
                 contents[name] = (folder / name).read_bytes()
         except OSError as error:
             raise _refusal(folder / name, f"cannot be read ({error.strerror})") from error

@@ -1,7 +1,6 @@
 """Where published files are found, how they are fetched, and whether they are what they claim."""
 
 import hashlib
-import os
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,15 +9,8 @@ from pathlib import Path
 
 import pooch
 
-from dualstudent.errors import UserError
-
-_ANOTHER_FOLDER = "choose another data folder (--set data.folder=… or DUALSTUDENT_DATA)"
-_GET_RIGHTS = f"ask for read rights, or {_ANOTHER_FOLDER}"
-RIGHTS_TO_IMAGES = "ask for read rights, or give other images"  # of one's own
-
-
-class DataWarning(UserWarning):
-    """Data are usable but not what was expected."""
+from dualstudent.data.paths import ANOTHER_FOLDER, path_exists, raise_denied
+from dualstudent.errors import DataWarning, UserError
 
 
 @dataclass(frozen=True)
@@ -28,24 +20,6 @@ class PublishedFile:
     name: str
     address: str
     md5: str
-
-
-def data_folder(setting: Path | None = None) -> Path:
-    """The setting if given, else ``$DUALSTUDENT_DATA``, else the user's cache folder."""
-    if setting is not None:
-        return setting.expanduser()
-    if from_environment := os.environ.get("DUALSTUDENT_DATA"):
-        return Path(from_environment).expanduser()
-    return Path(pooch.os_cache("dualstudent"))
-
-
-def cache_folder(setting: Path | None = None) -> Path:
-    """For decoded images: the setting, else in ``$DUALSTUDENT_CACHE``, else the user's cache."""
-    if setting is not None:
-        return setting.expanduser()
-    if from_environment := os.environ.get("DUALSTUDENT_CACHE"):
-        return Path(from_environment).expanduser()
-    return Path(pooch.os_cache("dualstudent")) / "decoded"
 
 
 def fetch(file: PublishedFile, folder: Path) -> Path:
@@ -60,7 +34,7 @@ def fetch(file: PublishedFile, folder: Path) -> Path:
         )
     except PermissionError as error:
         raise UserError(
-            f"cannot write to {folder}: {error.strerror or error}; {_ANOTHER_FOLDER}"
+            f"cannot write to {folder}: {error.strerror or error}; {ANOTHER_FOLDER}"
         ) from error
     except OSError as error:
         raise UserError(
@@ -75,45 +49,27 @@ def fetch(file: PublishedFile, folder: Path) -> Path:
     return path
 
 
-def path_exists(path: Path, advice: str = _GET_RIGHTS) -> bool:
-    """Whether a file or folder exists; refused with ``advice`` where the user may not even look."""
-    try:
-        path.stat()
-    except PermissionError as error:
-        raise UserError(f"cannot look for {path}: {error.strerror or error}; {advice}") from error
-    except OSError:
-        return False
-    return True
-
-
 @contextmanager
 def reading(
-    path: Path,
-    complaint: str = "",
-    broken: type[Exception] | tuple[type[Exception], ...] = (),
-    advice: str = _GET_RIGHTS,
+    path: Path, complaint: str, broken: type[Exception] | tuple[type[Exception], ...]
 ) -> Iterator[None]:
-    """Turns what goes wrong while a file or folder is read into advice.
+    """Turns what goes wrong while a file is read into advice.
 
     Args:
         path: what is read.
         complaint: what to say of the file if one of the errors ``broken`` occurs.
         broken: what its reader raises if the file is damaged, or something else altogether.
-        advice: what to do if rights are missing.
 
     Raises:
-        UserError: with ``advice`` if read rights are missing, else :func:`refusal`.
+        UserError: if read rights are missing, else :func:`refusal`.
     """
-    try:
-        yield
-    except PermissionError as error:
-        raise UserError(
-            f"{error.filename or path}: may not be read ({error.strerror or error}); {advice}"
-        ) from error
-    except MemoryError:
-        raise  # not the fault of the file
-    except broken as error:
-        raise refusal(path, f"{complaint} ({error})") from error
+    with raise_denied(path):
+        try:
+            yield
+        except (PermissionError, MemoryError):
+            raise  # not the fault of the file
+        except broken as error:
+            raise refusal(path, f"{complaint} ({error})") from error
 
 
 def refusal(path: Path, why: str, delete: str = "it") -> UserError:

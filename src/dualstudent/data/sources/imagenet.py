@@ -7,7 +7,8 @@ import numpy as np
 import torch
 
 from dualstudent.data.datasets import ImageFiles
-from dualstudent.data.sources.files import path_exists, reading, warn_if_unpublished
+from dualstudent.data.paths import path_exists, raise_denied
+from dualstudent.data.sources.files import warn_if_unpublished
 from dualstudent.data.sources.source import Source
 from dualstudent.errors import UserError
 
@@ -58,7 +59,7 @@ def _class_folders(root: Path, part: str) -> list[str]:
     folder = root / _FOLDERS[part]
     if not path_exists(folder):
         raise UserError(f"{folder}: not found; {_advice(root, part)}")
-    with reading(folder), os.scandir(folder) as entries:
+    with raise_denied(folder), os.scandir(folder) as entries:
         found = {entry.name: entry.is_dir() for entry in entries if entry.name[0] != "."}
     classes = sorted(name for name, is_folder in found.items() if is_folder)
     loose = [name for name in found if name.lower().endswith(_ENDINGS)]
@@ -91,7 +92,7 @@ def _advice(root: Path, part: str) -> str:
 
 def _images(folder: Path) -> list[tuple[str, int]]:
     """Names and sizes of the images of one class, sorted."""
-    with reading(folder), os.scandir(folder) as entries:
+    with raise_denied(folder), os.scandir(folder) as entries:
         found = sorted(
             (entry.name, entry.stat().st_size)
             for entry in entries
