@@ -13,7 +13,7 @@ import pytest
 from dualstudent.data.sources.files import (
     PublishedFile,
     fetch,
-    reading,
+    raise_damaged,
     warn_if_unpublished,
 )
 from dualstudent.errors import DataWarning, UserError
@@ -123,18 +123,21 @@ def test_only_what_a_broken_file_causes_is_blamed_on_the_file(tmp_path: Path) ->
     path = tmp_path / NAME
 
     for harmless in (MemoryError(), KeyError("a mistake of ours")):
-        with pytest.raises(type(harmless)), reading(path, "broken", (OSError, EOFError)):
+        with pytest.raises(type(harmless)), raise_damaged(path, "broken", (OSError, EOFError)):
             raise harmless
-    with pytest.raises(MemoryError), reading(path, "broken", Exception):
+    with pytest.raises(MemoryError), raise_damaged(path, "broken", Exception):
         raise MemoryError
     expected = rf"^{path}: broken \(ended\); delete it to download the published one$"
-    with pytest.raises(UserError, match=expected), reading(path, "broken", (OSError, EOFError)):
+    with (
+        pytest.raises(UserError, match=expected),
+        raise_damaged(path, "broken", (OSError, EOFError)),
+    ):
         raise EOFError("ended")
 
 
 def test_missing_rights_are_told_without_a_name_from_the_system(tmp_path: Path) -> None:
     expected = rf"^{tmp_path}: may not be read \(closed\); ask for read rights"
-    with pytest.raises(UserError, match=expected), reading(tmp_path, "broken", Exception):
+    with pytest.raises(UserError, match=expected), raise_damaged(tmp_path, "broken", Exception):
         raise PermissionError("closed")
 
 

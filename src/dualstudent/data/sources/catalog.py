@@ -26,10 +26,10 @@ else:
 
 
 def load(name: DataSetName, part: Part, folder: Path) -> Images | ImageFiles:
-    """The training or test part of a data set.
+    """Load the training or test part of a data set.
 
     Args:
-        name: of the data set.
+        name: name of the data set.
         part: ``"train"`` or ``"test"``.
         folder: the data folder, see :func:`dualstudent.data.paths.find_data_folder`.
     """
