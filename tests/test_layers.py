@@ -1,27 +1,31 @@
 """Checks the imports in the source: lower layers must not import higher ones."""
 
 import ast
+import re
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
+from itertools import takewhile
 from pathlib import Path
 
+import pytest
+
 SOURCE = Path(__file__).parents[1] / "src"
+ARCHITECTURE = SOURCE.parent / "docs" / "architecture.md"
 PACKAGE = "dualstudent"
 
-# From low to high; inside of a layer anything goes.
-LAYERS = (
-    {"errors", "settings", "generators", "signals", "atomic", "parallel", "discovery"},
-    {"losses", "stability", "adversarial", "prediction", "batch", "calibration"},
-    {"data", "networks", "methods", "optimization"},
-    {"recipes"},
-    {"training"},
-    {"export", "labeling", "report", "doctor", "estimator"},
-    {"runs", "grid", "follower"},
-    {"experiments"},
-    {"cli", "__main__"},
-)
-MAY_PRINT = {"cli", "estimator"}  # an estimator prints its progress if ``verbose`` asks for it
+
+def read_layers(header: str) -> tuple[set[str], ...]:
+    """The rooms in a table of the architecture, from low to high; in a layer anything goes."""
+    lines = ARCHITECTURE.read_text("utf-8").splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith(header))
+    rows = takewhile(bool, lines[start + 2 :])
+    return tuple(set(re.findall(r"`(?:\w+/(?=\w))?(\w+)/?`", row.split("|")[1])) for row in rows)
+
+
+# Beginning of the names of the modules → their layers.
+LAYERS = {"": read_layers("| modules |"), "data.": read_layers("| modules of `data/` |")}
 ONLY_IN_CLI = {"rich", "typer"}
+MAY_PRINT = {"cli", "estimator"}  # an estimator prints its progress if ``verbose`` asks for it
 
 
 def modules() -> dict[str, Path]:
@@ -57,16 +61,21 @@ def imports() -> Iterator[tuple[str, str]]:
             yield name, inside if inside in known else inside.rpartition(".")[0] or inside
 
 
-def top_level(module: str) -> str:
-    return module.split(".", maxsplit=1)[0]
+def room(module: str, inside: str = "") -> str:
+    return module.removeprefix(inside).split(".", maxsplit=1)[0]
 
 
-def layer(module: str) -> int | None:
-    return next((n for n, names in enumerate(LAYERS) if top_level(module) in names), None)
+def layer(module: str, inside: str = "") -> int | None:
+    if not module.startswith(inside):
+        return None
+    found = (n for n, rooms in enumerate(LAYERS[inside]) if room(module, inside) in rooms)
+    return next(found, None)
 
 
-def test_every_module_has_a_layer() -> None:
-    assert {top_level(name) for name in modules() if layer(name) is None} == set()
+@pytest.mark.parametrize("inside", LAYERS)
+def test_the_tables_name_every_room_once(inside: str) -> None:
+    rooms = {room(name, inside) for name in modules() if name.startswith(inside)}
+    assert sorted(name for layer in LAYERS[inside] for name in layer) == sorted(rooms)
 
 
 def test_nobody_imports_from_the_public_interface() -> None:
@@ -80,20 +89,24 @@ def test_nobody_imports_from_the_public_interface() -> None:
     assert public == []
 
 
-def test_nobody_imports_upwards_or_uses_the_terminal_below_the_command_line() -> None:
+@pytest.mark.parametrize("inside", LAYERS)
+def test_nobody_imports_upwards(inside: str) -> None:
     wrong = set()
     for module, target in imports():
-        own, its = layer(module), layer(target)
-        upwards = own is not None and its is not None and its > own
-        terminal = target in ONLY_IN_CLI and top_level(module) != "cli"
-        if upwards or terminal:
+        own, its = layer(module, inside), layer(target, inside)
+        if own is not None and its is not None and its > own:
             wrong.add((module, target))
     assert wrong == set()
 
 
+def test_nobody_uses_the_terminal_below_the_command_line() -> None:
+    using = {module for module, target in imports() if target in ONLY_IN_CLI}
+    assert {room(module) for module in using} == {"cli"}
+
+
 def test_only_the_command_line_and_the_estimator_print() -> None:
     printing = {
-        top_level(module)
+        room(module)
         for module, path in modules().items()
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
         if isinstance(node, ast.Name) and node.id == "print"
@@ -101,13 +114,13 @@ def test_only_the_command_line_and_the_estimator_print() -> None:
     assert printing <= MAY_PRINT
 
 
-def test_packages_do_not_import_each_other_in_a_circle() -> None:
+@pytest.mark.parametrize("inside", LAYERS)
+def test_rooms_do_not_import_each_other_in_a_circle(inside: str) -> None:
     needs: dict[str, set[str]] = {}
     for module, target in imports():
-        if layer(target) is not None:
-            needs.setdefault(top_level(module), set()).update(
-                {top_level(target)} - {top_level(module)}
-            )
+        if layer(module, inside) is not None and layer(target, inside) is not None:
+            own, its = room(module, inside), room(target, inside)
+            needs.setdefault(own, set()).update({its} - {own})
     circle: list[str] = []
     try:
         TopologicalSorter(needs).prepare()

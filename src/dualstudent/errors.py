@@ -1,4 +1,4 @@
-"""Errors that the user can fix."""
+"""Errors that the user can fix, and warnings."""
 
 from collections.abc import Iterable
 
@@ -10,6 +10,10 @@ class UserError(ValueError):
 
     The command line prints the message and exits with code 2.
     """
+
+
+class DataWarning(UserWarning):
+    """Data are usable but not what was expected."""
 
 
 def raise_problems(problems: Iterable[str], where: str = "") -> None:

@@ -50,15 +50,14 @@ def test_clean_is_clean_and_every_view_is_drawn_by_its_own_generator() -> None:
     assert torch.equal(unperturbed, clean)
 
 
-def test_a_strong_view_is_as_a_weak_one_unless_said_otherwise() -> None:
+def test_strong_views_have_their_own_perturbation() -> None:
     indices = torch.arange(100)
-    same = samples(noise=0.5)
-    weak, strong = same.make_views(indices, [drawn(1), drawn(1, "strong")])
-    assert torch.equal(weak, strong)
+    assert not samples(noise=0.5).has_strong_views
 
     scale = Standardization.measure(ROWS)
     noise = [FeaturePerturbation(noise=sigma) for sigma in (0.1, 1.0)]
     other = FeatureSamples(scale.apply(ROWS), noise[0], scale, strong=noise[1]).to("cpu")
+    assert other.has_strong_views
     clean, weak, strong = other.make_views(indices, [None, drawn(1), drawn(1, "strong")])
     torch.testing.assert_close(strong - clean, 10 * (weak - clean), rtol=0.01, atol=1e-5)
 

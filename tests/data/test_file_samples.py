@@ -7,7 +7,7 @@ from PIL import Image
 
 from dualstudent.batch import Policy
 from dualstudent.data import file_samples
-from dualstudent.data.batching.broken import BrokenSamples
+from dualstudent.data.broken import BrokenSamples
 from dualstudent.data.file_samples import FileSamples
 from dualstudent.data.images import decoding
 from dualstudent.data.sources.imagenet import load_imagenet

@@ -2,6 +2,7 @@ import hashlib
 import os
 import shutil
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ import torch
 from PIL import Image
 
 from dualstudent import DataSettings, UserError, load_recipe, prepare
-from dualstudent.data.images.decoding import decode, resize
+from dualstudent.data.images import own
+from dualstudent.data.images.decoding import VERSION, decode, resize
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import ImageSamples, hash_tensor
 from dualstudent.recipes.chooser import locate_images, use_own_images
@@ -36,6 +38,11 @@ def pixels_of(data: PreparedData, test: bool = False) -> torch.Tensor:
 
 def expected(path: Path, size: int = 8) -> torch.Tensor:
     return torch.from_numpy(resize(decode(path, 1), size).copy())
+
+
+def hash_pixels(path: Path) -> str:
+    whole = decode(path, 1)
+    return hashlib.blake2b(repr(whole.shape).encode() + whole.tobytes(), digest_size=16).hexdigest()
 
 
 def test_every_part_of_a_folder_is_where_it_belongs(digits: Path) -> None:
@@ -89,16 +96,34 @@ def test_the_fingerprint_is_that_of_the_images_in_order_wherever_they_lie(digits
     moved.rename(digits / "2" / "moved.png")
     (digits / "1" / "broken.png").write_bytes(b"no image")
     data = prepare(settings, seed=0)
+    paths = [path for path in settings.list_images().paths if path.name != "broken.png"]
     again = hashlib.sha256()
-    for images, labels in (
-        (pixels_of(data), data.labels),
-        (pixels_of(data, test=True), data.test_labels),
-    ):
-        hash_tensor(again, images)
+    for files, labels in ((paths[:90], data.labels), (paths[90:], data.test_labels)):
+        again.update(repr((VERSION, 1, 8, 8)).encode())
+        again.update("".join(map(hash_pixels, files)).encode())
         hash_tensor(again, labels)
     assert data.fingerprint() == again.hexdigest()
     assert data.origin is not None
     assert data.origin.settings == settings
+
+
+def test_the_fingerprint_changes_with_image_size_channels_and_decoder(
+    digits: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fingerprint(size: int = 8, channels: Literal[1, 3] = 1) -> str:
+        settings = DataSettings(path=digits, image_size=size, channels=channels)
+        return prepare(settings, seed=0).fingerprint()
+
+    found = {fingerprint(), fingerprint(size=9), fingerprint(channels=3)}
+    monkeypatch.setattr(own, "VERSION", VERSION + 1)
+    assert len(found | {fingerprint()}) == 4
+
+
+def test_the_fingerprint_reads_no_pixels(digits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = prepare(DataSettings(path=digits, image_size=8, channels=1), seed=0)
+    monkeypatch.setattr(ImageSamples, "_select", None)
+    assert data.fingerprint()
+    assert data.test_fingerprint()
 
 
 def test_validation_is_a_share_of_each_class_by_seed_and_takes_no_part(tmp_path: Path) -> None:

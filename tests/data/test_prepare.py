@@ -208,7 +208,7 @@ def test_two_classes_of_imagenet_at_the_size_asked_for(
     assert (views[:, 0].mean((1, 2)) > 0).tolist() == [False, False, True, True]
 
 
-@pytest.mark.filterwarnings("ignore::dualstudent.data.sources.files.DataWarning")
+@pytest.mark.filterwarnings("ignore::dualstudent.errors.DataWarning")
 def test_usps_to_mnist(data_folder: Path) -> None:
     data = prepare(
         DataSettings(source="usps", target="mnist", image_size=28, folder=data_folder), seed=0

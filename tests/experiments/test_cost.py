@@ -2,9 +2,9 @@ import pytest
 import torch
 
 from dualstudent import Recipe, grid, load_recipe
-from dualstudent.data.images.listing import Part
+from dualstudent.data.datasets import Part
+from dualstudent.data.paths import find_data_folder
 from dualstudent.data.sources.catalog import SOURCES
-from dualstudent.data.sources.files import data_folder
 from dualstudent.experiments import cost
 from dualstudent.experiments.cost import Pace, TimeEstimator, count_steps, measure_pace
 from dualstudent.methods import METHODS
@@ -20,7 +20,7 @@ EMBEDDED: tuple[str, ...] = ("mnist-5k", "digits-8x8")
 
 @pytest.mark.parametrize("name", EMBEDDED)
 def test_published_sizes_are_those_of_the_data(name: str) -> None:
-    train, test = (load_images(name, part, data_folder()) for part in PARTS)
+    train, test = (load_images(name, part, find_data_folder()) for part in PARTS)
     shape = (train.channels, *train.pixels.shape[2:])
     assert (len(train), len(test), len(train.classes), shape) == SOURCES[name][1:5]
 

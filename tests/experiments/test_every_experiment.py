@@ -39,7 +39,7 @@ def one_after_the_other(
     return {name: train_or_resume(recipe, folder / name) for name, recipe in recipes.items()}
 
 
-@pytest.mark.filterwarnings("ignore::dualstudent.data.sources.files.DataWarning")
+@pytest.mark.filterwarnings("ignore::dualstudent.errors.DataWarning")
 @pytest.mark.parametrize("name", list_experiments())
 def test_an_experiment_leads_from_files_to_a_table_and_pictures(
     name: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -16,7 +16,7 @@ from matplotlib.patches import Rectangle
 
 from dualstudent import Run, train
 from dualstudent.data.sources.bundled import load_digits_8x8, load_mnist_5k
-from dualstudent.data.sources.files import DataWarning
+from dualstudent.errors import DataWarning
 from dualstudent.experiments.figures import draw_figures
 from dualstudent.experiments.schema import Cell
 from dualstudent.report.style import render_svg, save_picture

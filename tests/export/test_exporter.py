@@ -95,6 +95,8 @@ def test_onnxruntime_alone_says_what_the_run_said(
     assert (card["student"], card["image_size"], card["channels"]) == (student, "8", "1")
     assert float(card["test_error"]) == run.read_result()["networks"][student]["error"]
     assert "(N, 1, 8, 8)" in card["preprocessing"]
+    assert "resize it to 8 × 8 by" in card["preprocessing"]
+    assert "middle" not in card["preprocessing"]
     assert json.loads(card["exported_with"])["torch"] == torch.__version__
     assert tomllib.loads(card["recipe"]) == tomllib.loads(run.recipe.read_text())
     assert made.difference < 1e-5

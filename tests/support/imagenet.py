@@ -30,9 +30,7 @@ STREAMED = (
 )
 
 # The structure is right, the number of images is not that of the published files.
-warns_of_the_count = pytest.mark.filterwarnings(
-    "ignore:imagenet:dualstudent.data.sources.files.DataWarning"
-)
+warns_of_the_count = pytest.mark.filterwarnings("ignore:imagenet:dualstudent.errors.DataWarning")
 
 
 def write_imagenet(folder: Path, train: int = 16, val: int = 6) -> Path:

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from dualstudent.data.datasets import Images
-from dualstudent.data.images.listing import Part
+from dualstudent.data.datasets import Images, Part
 from dualstudent.data.sources.catalog import load
 
 

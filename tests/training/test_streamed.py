@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dualstudent import Run, UserError, resume, train
+from dualstudent import Run, UserError, export_run, resume, train
 from dualstudent.data.batching.loader import BatchLoader
 from dualstudent.data.batching.samplers import Shard
 from dualstudent.data.datasets import ImageFiles
@@ -55,6 +55,13 @@ def test_a_small_network_learns_colors_from_files(whole: Run) -> None:
         "n02123045": 4,
         "n03930630": 4,
     }
+
+
+def test_an_exported_file_says_how_the_photos_were_evaluated(whole: Run, tmp_path: Path) -> None:
+    card = export_run(whole, "safetensors", tmp_path / "model.safetensors").card
+    assert card.image_size == 32
+    assert "resize it to 37 × 37" in card.preprocessing  # 32 · 256 / 224 = 36.6
+    assert "take its middle of 32 × 32" in card.preprocessing
 
 
 def test_a_signal_to_all_processes_stops_cleanly_and_resume_is_exact(

@@ -1,11 +1,22 @@
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from dualstudent import FeaturePerturbation, Recipe, UserError, prepare_arrays, train
+from dualstudent import (
+    DualStudent,
+    FeaturePerturbation,
+    Recipe,
+    Transform,
+    Transforms,
+    UserError,
+    prepare_arrays,
+    train,
+)
+from dualstudent.batch import Views
 from dualstudent.data.prepare import DataSettings
 from dualstudent.data.prepared import PreparedData
 from dualstudent.recipes.reading import validate
@@ -15,13 +26,15 @@ from dualstudent.training.checkpoint import read_tensors
 from dualstudent.training.model import evaluate_run, load_trained
 from dualstudent.training.trainer import LossNotFinite, Trainer
 
+MLP: dict[str, Any] = {"name": "mlp", "hidden": [32]}
 
-def recipe(learning_rate: float = 0.1) -> Recipe:
-    """A recipe for feature vectors without data."""
+
+def recipe(learning_rate: float = 0.1, network: dict[str, Any] = MLP) -> Recipe:
+    """A recipe without data; for feature vectors by default."""
     return validate(
         {
             "data": {},
-            "network": {"name": "mlp", "hidden": [32]},
+            "network": network,
             "method": {"name": "dual-student", "classification_average": "labeled"},
             "batch": {"size": 64, "labeled": 16},
             "optimizer": {"learning_rate": learning_rate},
@@ -117,3 +130,30 @@ def test_a_training_that_diverges_says_so() -> None:
 
     with pytest.raises(LossNotFinite, match=r"optimizer\.learning_rate .*1e\+30"):
         to_the_end()
+
+
+STRONG = Transforms(strong=Transform(noise=0.1))
+STRONG_VECTORS = FeaturePerturbation(noise=0.1)
+
+
+@pytest.mark.parametrize(
+    ("shape", "network", "views"),
+    [
+        pytest.param((8, 8), {"name": "digits-cnn"}, {"transforms": STRONG}, id="images"),
+        pytest.param((64,), MLP, {"strong_perturbation": STRONG_VECTORS}, id="vectors"),
+    ],
+)
+def test_strong_views_that_nothing_would_perturb_are_refused(
+    shape: tuple[int, ...],
+    network: dict[str, Any],
+    views: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    X, y = load_digits(return_X_y=True)
+    images, known = X.reshape(-1, *shape) / 16, np.where(np.arange(len(y)) < 100, y, -1)
+    asked = recipe(network=network)
+    Trainer(asked, prepare_arrays(images, known))
+    monkeypatch.setattr(DualStudent, "views", Views(("weak", "strong"), ("weak", "strong")))
+    with pytest.raises(UserError, match=r"'dual-student' learns from strong views.*transforms"):
+        Trainer(asked, prepare_arrays(images, known))
+    Trainer(asked, prepare_arrays(images, known, **views))

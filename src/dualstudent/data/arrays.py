@@ -49,7 +49,7 @@ def prepare_arrays(
         transforms: perturbations of images; default: none.
         normalization: normalization of images.
         perturbation: perturbation of feature vectors; default: none.
-        strong_perturbation: perturbation of strong views of feature vectors; default: the same.
+        strong_perturbation: perturbation of strong views of feature vectors; default: none.
 
     Raises:
         UserError: if samples and labels do not fit together.

@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Literal, Protocol, Self
 
 import numpy as np
 import torch
@@ -14,6 +14,8 @@ from torch import Tensor
 
 from dualstudent.data.transforms.resize import resize
 from dualstudent.errors import UserError
+
+Part = Literal["train", "test"]
 
 _NAMES_SHOWN = 20
 

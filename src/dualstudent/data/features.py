@@ -67,7 +67,7 @@ class FeatureSamples(Samples):
         vectors: (N, features) float32, standardized.
         weak: perturbation of weak views.
         standardization: how ``vectors`` were standardized; saved with the trained model.
-        strong: perturbation of strong views; default: ``weak``.
+        strong: perturbation of strong views; default: none.
 
     Example:
         >>> table = np.array([[1.0, 7.0], [3.0, 8.0]])
@@ -87,7 +87,9 @@ class FeatureSamples(Samples):
         strong: FeaturePerturbation | None = None,
     ) -> None:
         self.standardization = standardization
-        self._vectors, self._weak, self._strong = vectors, weak, strong or weak
+        self._vectors, self._weak = vectors, weak
+        self._strong = strong or FeaturePerturbation()
+        self.has_strong_views = self._strong != FeaturePerturbation()
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from dualstudent.data.batching.broken import BrokenSamples, Tally
+from dualstudent.data.broken import BrokenSamples, Tally
 from dualstudent.data.datasets import ImageFiles
 from dualstudent.data.images.decoding import UnreadableImage, decode
 from dualstudent.data.samples import Digest, Samples
@@ -29,6 +29,8 @@ class FileSamples(Samples):
         tally: counts the photos that cannot be read.
     """
 
+    margin = PHOTO_MARGIN
+
     def __init__(
         self,
         files: ImageFiles,
@@ -45,7 +47,7 @@ class FileSamples(Samples):
         # With noise, all views are made as floats, so that they can be joined.
         self._noisy = transforms.weak.noise > 0 or transforms.strong.noise > 0
         self.workers, self.tally = workers, tally
-        self.streamed = True
+        self.streamed, self.has_strong_views = True, not transforms.strong.is_empty
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -118,5 +120,5 @@ class FileSamples(Samples):
     def _make_view(self, photo: Tensor, draw: Draw | None, numbers: Numbers) -> Tensor:
         """Make one view of a photo, (1, channels, size, size) uint8."""
         if draw is None:
-            return resize(photo, self._size, PHOTO_MARGIN)
+            return resize(photo, self._size, self.margin)
         return self._transforms[draw.policy].apply(photo, numbers, self._size)

@@ -9,18 +9,18 @@ import torch
 from pydantic import Field, field_validator, model_validator
 from torch import Tensor
 
-from dualstudent.data.batching.broken import Tally
-from dualstudent.data.datasets import DataSet, ImageFiles, Images
+from dualstudent.data.broken import Tally
+from dualstudent.data.datasets import DataSet, ImageFiles, Images, Part
 from dualstudent.data.file_samples import FileSamples
 from dualstudent.data.images.cache import DecodedImages, decode_images
 from dualstudent.data.images.decoding import Channels
-from dualstudent.data.images.listing import Listing, Part
+from dualstudent.data.images.listing import Listing
 from dualstudent.data.images.own import list_images, prepare_files
 from dualstudent.data.images.tables import Columns
+from dualstudent.data.paths import find_data_folder
 from dualstudent.data.prepared import Origin, PreparedData
 from dualstudent.data.samples import ImageSamples, Samples
 from dualstudent.data.sources.catalog import SOURCES, DataSetName, load
-from dualstudent.data.sources.files import data_folder
 from dualstudent.data.splits import choose_images, choose_labeled, parse_share, read_manifest
 from dualstudent.data.transforms.normalization import Normalization
 from dualstudent.data.transforms.policy import Transforms
@@ -272,7 +272,7 @@ class _SampleBuilder:
 
 
 def _load(settings: DataSettings, name: DataSetName, part: Part) -> Images | ImageFiles:
-    images = load(name, part, data_folder(settings.folder))
+    images = load(name, part, find_data_folder(settings.folder))
     return images if settings.classes is None else images.select_classes(settings.classes)
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from dualstudent.data.batching.broken import Tally
+from dualstudent.data.broken import Tally
 from dualstudent.data.datasets import Labels
 from dualstudent.data.samples import Samples, hash_tensor
 from dualstudent.settings import Settings

@@ -7,7 +7,7 @@ from typing import Protocol, Self
 import torch
 from torch import Tensor
 
-from dualstudent.data.batching.broken import Tally
+from dualstudent.data.broken import Tally
 from dualstudent.data.transforms.normalization import Normalization, normalize
 from dualstudent.data.transforms.policy import Draw, Transforms, perturb
 
@@ -29,11 +29,15 @@ class Samples(ABC):
             finished on the device.
         workers: number of processes that make views ahead of time.
         tally: counts the samples that cannot be read; None if all can.
+        has_strong_views: whether anything perturbs strong views.
+        margin: clean images are resized to ``margin`` · size, then cropped to their size.
     """
 
     streamed: bool = False
     workers: int = 0
     tally: Tally | None = None
+    has_strong_views: bool = False
+    margin: float = 1.0
 
     @property
     @abstractmethod
@@ -104,6 +108,7 @@ class ImageSamples(Samples):
         device: where views are made; default: the device of ``pixels``.
         rows: (n,) int64, the images to use, in this order; default: all. They are not copied, so
             that a mapped file may be larger than the memory.
+        identity: bytes that differ if the images do, for the fingerprint; default: their pixels.
 
     Example:
         >>> black = torch.zeros(5, 1, 2, 2, dtype=torch.uint8)
@@ -123,11 +128,13 @@ class ImageSamples(Samples):
         normalization: Normalization,
         device: torch.device | None = None,
         rows: Tensor | None = None,
+        identity: bytes | None = None,
     ) -> None:
         normalization.check_fits(pixels.shape[1])
         transforms.check_fits(*pixels.shape[2:])
         self.pixels, self._rows, self._device = pixels, rows, device or pixels.device
         self._transforms, self._normalization = transforms, normalization
+        self._identity, self.has_strong_views = identity, not transforms.strong.is_empty
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -153,6 +160,9 @@ class ImageSamples(Samples):
         return self._select(indices).cpu()
 
     def update_digest(self, digest: Digest) -> None:
+        if self._identity is not None:
+            digest.update(self._identity)
+            return
         digest.update(repr((len(self), *self.shape)).encode())
         for indices in torch.split(torch.arange(len(self)), _CHUNK):
             digest.update(self._select(indices).numpy().data)
@@ -169,7 +179,8 @@ class ImageSamples(Samples):
         if fits and device != pixels.device:
             chosen = pixels if rows is None else pixels[rows]
             pixels, rows = chosen.to(device), None
-        return type(self)(pixels, self._transforms, self._normalization, device, rows)
+        views = (self._transforms, self._normalization)
+        return type(self)(pixels, *views, device, rows, self._identity)
 
 
 def get_free_memory(device: torch.device) -> int | None:

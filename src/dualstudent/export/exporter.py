@@ -107,7 +107,7 @@ def _build_card(run: Run, trainer: Trainer, student: str, classes: tuple[str, ..
         classes=classes,
         channels=channels,
         image_size=image_size,
-        preprocessing=describe_preprocessing(channels, image_size),
+        preprocessing=describe_preprocessing(channels, image_size, trainer.data.test.margin),
         student=student,
         test_error=error if run.evaluated_part == "test" else None,
         validation_error=error if run.evaluated_part == "validation" else None,

@@ -55,14 +55,22 @@ class ModelCard(Settings):
         }
 
 
-def describe_preprocessing(channels: int, image_size: int) -> str:
-    """What the caller has to do to an image, in words."""
+def describe_preprocessing(channels: int, image_size: int, margin: float = 1.0) -> str:
+    """Say in words what the caller has to do to an image.
+
+    Args:
+        channels: channels of the images.
+        image_size: pixels a side.
+        margin: see :func:`~dualstudent.data.transforms.resize.resize`.
+    """
     colors = {1: "gray", 3: "red, green, blue"}.get(channels, f"{channels} channels")
+    whole = round(margin * image_size)
+    crop = f", and take its middle of {image_size} × {image_size}" if whole > image_size else ""
     return (
         f"uint8 pixels (N, {channels}, {image_size}, {image_size}), {colors}, from 0 (dark) to "
-        f"255 (bright); crop other images to the central square and resize it to {image_size} × "
-        f"{image_size} by bicubic interpolation, antialiased when shrinking; do not normalize, the "
-        "model does that"
+        f"255 (bright); crop images to the central square, resize it to {whole} × {whole} by "
+        f"bicubic interpolation, antialiased when shrinking{crop}; do not normalize, the model "
+        "does that"
     )
 
 

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dualstudent.atomic import check_free, create_text_file
-from dualstudent.data.batching.broken import BrokenSamples
+from dualstudent.data.broken import BrokenSamples
 from dualstudent.data.images.decoding import Channels, UnreadableImage, decode, resize
 from dualstudent.data.images.folders import find_images
+from dualstudent.data.paths import RIGHTS_TO_IMAGES, path_exists
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import Digest, ImageSamples, Samples
 from dualstudent.data.sources.catalog import SOURCES
-from dualstudent.data.sources.files import RIGHTS_TO_IMAGES, path_exists
 from dualstudent.data.transforms.normalization import Normalization
 from dualstudent.data.transforms.policy import Draw, Transforms
 from dualstudent.errors import UserError

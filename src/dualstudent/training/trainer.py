@@ -193,11 +193,16 @@ class Trainer:
         """Stop the worker processes that make batches, if there are any."""
         self._loader.close()
 
+    def _build_method(self, recipe: Recipe, before: Method | None) -> Method:
+        method = build_method(recipe, self.data, before)
+        _check_strong_views(method, self.data)
+        return method
+
     def _check_later_stages(self) -> None:
         """Build the methods of all stages once, so that a mistake shows before any training."""
         before = self.method
         for recipe in self._stages[1:]:
-            method = build_method(recipe, self.data, before)
+            method = self._build_method(recipe, before)
             if len(method.students) > len(before.students):
                 warnings.warn(
                     f"the stage of {recipe.method.name} has {len(method.students)} students, the "
@@ -208,7 +213,7 @@ class Trainer:
 
     def _enter_stage(self, number: int, before: TrainState | None) -> None:
         recipe, device = self._stages[number], self.fabric.device
-        method = build_method(recipe, self.data, None if before is None else before.method)
+        method = self._build_method(recipe, None if before is None else before.method)
         if before is not None:
             self._loader.close()
         self._loader = BatchLoader(
@@ -285,7 +290,6 @@ def build_method(recipe: Recipe, data: PreparedData, before: Method | None = Non
     if before is not None:  # first, so that teachers and averages are copies of these weights
         _continue_students(before, students, recipe.method.name)
     method = _find_method_class(recipe)(students, recipe.method)
-    _check_strong_views(recipe, method)
     task = Task(recipe.schedule.epochs, len(data.labels), classes, shape, data.train.value_range)
     method.begin(task)
     if recipe.ema is not None:
@@ -310,12 +314,13 @@ def _continue_students(before: Method, students: list[nn.Module], name: str) -> 
             ) from error
 
 
-def _check_strong_views(recipe: Recipe, method: Method) -> None:
+def _check_strong_views(method: Method, data: PreparedData) -> None:
     wanted = {policy for role in method.views for policy in role}
-    if "strong" in wanted and recipe.data.domains and recipe.transforms.strong.is_empty:
+    if "strong" in wanted and not data.train.has_strong_views:
         raise UserError(
-            f"method.name = {recipe.method.name!r} learns from strong views; say in "
-            "transforms.strong what these are"
+            f"method.name = {method.settings.name!r} learns from strong views, but nothing would "
+            "perturb them; define them in transforms.strong, or for data from Python in the "
+            "transforms or strong_perturbation of prepare_arrays"
         )
 
 

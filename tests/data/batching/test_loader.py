@@ -126,6 +126,25 @@ def test_with_all_labels_every_sample_is_labeled_and_takes_part() -> None:
     assert torch.equal(batch.labels, batch.indices % 10)
 
 
+@pytest.mark.parametrize(
+    "views",
+    [
+        Views(labeled=("weak",) * 3, unlabeled=("weak",)),
+        Views(labeled=("weak",), unlabeled=("weak",) * 3),
+    ],
+)
+def test_with_all_labels_every_sample_has_the_views_of_both_kinds(views: Views) -> None:
+    batch = batches(made_up(45, labeled=45), size=10, labeled=10, views=views).batch(0)
+    assert [len(view) for view in batch.views] == [10, 10, 10]
+
+
+def test_with_all_labels_views_that_contradict_each_other_are_refused() -> None:
+    views = Views(labeled=("weak",), unlabeled=("strong", "weak"))
+    batches(made_up(45, labeled=20), size=10, labeled=5, views=views)
+    with pytest.raises(UserError, match=r"every sample has a label, .*'weak'.*'strong'"):
+        batches(made_up(45, labeled=45), size=10, labeled=10, views=views)
+
+
 def test_without_unlabeled_the_batch_is_as_large_and_the_epoch_as_long() -> None:
     data = made_up(100, labeled=20)
     semi_supervised = batches(data, size=16, labeled=4)

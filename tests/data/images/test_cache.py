@@ -21,7 +21,6 @@ from dualstudent.data.images.decoding import decode, read_image_file, resize
 from dualstudent.data.images.folders import list_folder
 from dualstudent.data.images.listing import Listing
 from dualstudent.data.images.tables import list_table
-from dualstudent.data.sources.files import cache_folder
 from dualstudent.errors import UserError
 from dualstudent.signals import Interrupted
 from tests.support.pictures import save_picture
@@ -166,6 +165,21 @@ def test_one_more_label_decodes_nothing_and_one_more_image_only_that(
     (data / "unlabeled" / "5.png").unlink()
     check_rows(decoded(data, folder))
     assert (read[1:], decodings) == ([new], [new.read_bytes()])
+
+
+def test_a_renamed_folder_and_an_image_from_elsewhere_decode_nothing_again(
+    data: Path, folder: Path, read: list[Path], decodings: list[bytes]
+) -> None:
+    decoded(data, folder)
+    data = data.rename(data.parent / "renamed")
+    read.clear()
+    decodings.clear()
+    check_rows(decoded(data, folder))
+    new = save_picture(data.parent / "elsewhere" / "new.png", seed=50)
+    table = data.parent / "t.csv"
+    table.write_text(f"path,label\n{new},a\nrenamed/a/0.jpg,a\nrenamed/b/1.jpg,b\n")
+    check_rows(decode_images(list_table(table), 16, folder=folder))
+    assert (read, decodings) == ([new], [new.read_bytes()])
 
 
 def test_a_new_label_or_table_of_known_files_reads_nothing(
@@ -506,18 +520,27 @@ def test_gray_images_are_known_from_header_or_pixels(
     assert measure_images(listing, folder=folder)[1]
 
 
+def test_gray_images_in_color_are_decoded_once_for_both_numbers_of_channels(
+    tmp_path: Path, folder: Path, decodings: list[bytes]
+) -> None:
+    for number in range(4):
+        path = save_picture(tmp_path / "data" / "ab"[number % 2] / f"{number}.png", seed=number)
+        with Image.open(path) as image:
+            gray = image.convert("L").convert("RGB")
+        gray.save(path)
+    listing = list_folder(tmp_path / "data")
+    expected = decode_images(listing, 16, 1, folder=tmp_path / "other")
+    decode_images(listing, 16, 3, folder=folder)
+    decodings.clear()
+    derived = decode_images(listing, 16, 1, folder=folder)
+    assert decodings == []
+    assert np.array_equal(pixels_of(derived), pixels_of(expected))
+    assert np.array_equal(derived.digests, expected.digests)
+    assert derived.is_gray
+
+
 def test_color_seen_in_gray_is_still_color(data: Path, folder: Path) -> None:
     listing = list_folder(data)
     assert decode_images(listing, 16, 1, folder=folder).is_gray
     assert not measure_images(listing, folder=folder)[1]
     assert not decode_images(listing, 16, 3, folder=folder).is_gray
-
-
-def test_the_setting_beats_the_environment_beats_the_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("DUALSTUDENT_CACHE", raising=False)
-    assert cache_folder().name == "decoded"
-    monkeypatch.setenv("DUALSTUDENT_CACHE", str(tmp_path / "environment"))
-    assert cache_folder() == tmp_path / "environment"
-    assert cache_folder(tmp_path / "setting") == tmp_path / "setting"

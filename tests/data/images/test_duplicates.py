@@ -12,7 +12,7 @@ from PIL import Image
 from dualstudent.data.images.decoding import decode, resize
 from dualstudent.data.images.duplicates import find_exact_duplicates, find_near_duplicates
 from dualstudent.data.sources.bundled import load_mnist_5k
-from dualstudent.data.sources.files import DataWarning
+from dualstudent.errors import DataWarning
 from tests.support.sources import load_images
 
 Pixels = NDArray[np.uint8]

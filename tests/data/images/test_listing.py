@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from dualstudent.data.images.listing import Listing, Part, sort_naturally
+from dualstudent.data.datasets import Part
+from dualstudent.data.images.listing import Listing, sort_naturally
 from dualstudent.errors import UserError
 
 

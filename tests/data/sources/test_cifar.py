@@ -12,8 +12,7 @@ import torch
 from dualstudent.data.datasets import Images
 from dualstudent.data.sources.catalog import load
 from dualstudent.data.sources.cifar import load_cifar10, load_cifar100
-from dualstudent.data.sources.files import DataWarning
-from dualstudent.errors import UserError
+from dualstudent.errors import DataWarning, UserError
 from tests.support.permissions import refused_without_rights_to
 from tests.support.published_formats import (
     CIFAR_FOLDERS,

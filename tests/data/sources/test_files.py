@@ -8,18 +8,15 @@ from pathlib import Path
 from threading import Thread
 from typing import NoReturn
 
-import pooch
 import pytest
 
-from dualstudent.data.sources import files
 from dualstudent.data.sources.files import (
-    DataWarning,
     PublishedFile,
     fetch,
-    reading,
+    raise_damaged,
     warn_if_unpublished,
 )
-from dualstudent.errors import UserError
+from dualstudent.errors import DataWarning, UserError
 
 NAME, CONTENT = "digits.bin", b"what the authors published"
 MD5 = hashlib.md5(CONTENT).hexdigest()
@@ -126,41 +123,22 @@ def test_only_what_a_broken_file_causes_is_blamed_on_the_file(tmp_path: Path) ->
     path = tmp_path / NAME
 
     for harmless in (MemoryError(), KeyError("a mistake of ours")):
-        with pytest.raises(type(harmless)), reading(path, "broken", (OSError, EOFError)):
+        with pytest.raises(type(harmless)), raise_damaged(path, "broken", (OSError, EOFError)):
             raise harmless
-    with pytest.raises(MemoryError), reading(path, "broken", Exception):
+    with pytest.raises(MemoryError), raise_damaged(path, "broken", Exception):
         raise MemoryError
     expected = rf"^{path}: broken \(ended\); delete it to download the published one$"
-    with pytest.raises(UserError, match=expected), reading(path, "broken", (OSError, EOFError)):
+    with (
+        pytest.raises(UserError, match=expected),
+        raise_damaged(path, "broken", (OSError, EOFError)),
+    ):
         raise EOFError("ended")
 
 
 def test_missing_rights_are_told_without_a_name_from_the_system(tmp_path: Path) -> None:
     expected = rf"^{tmp_path}: may not be read \(closed\); ask for read rights"
-    with pytest.raises(UserError, match=expected), reading(tmp_path, "broken", Exception):
+    with pytest.raises(UserError, match=expected), raise_damaged(tmp_path, "broken", Exception):
         raise PermissionError("closed")
-
-
-def test_the_setting_beats_the_environment_beats_the_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("DUALSTUDENT_DATA", raising=False)
-    assert files.data_folder() == Path(pooch.os_cache("dualstudent"))
-
-    monkeypatch.setenv("DUALSTUDENT_DATA", "")
-    assert files.data_folder() == Path(pooch.os_cache("dualstudent"))
-
-    monkeypatch.setenv("DUALSTUDENT_DATA", str(tmp_path / "environment"))
-    assert files.data_folder() == tmp_path / "environment"
-    assert files.data_folder(tmp_path / "setting") == tmp_path / "setting"
-
-
-def test_a_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("DUALSTUDENT_DATA", "~/environment")
-
-    assert files.data_folder() == tmp_path / "environment"
-    assert files.data_folder(Path("~/setting")) == tmp_path / "setting"
 
 
 def test_the_published_file_with_the_published_count_gives_no_warning(tmp_path: Path) -> None:

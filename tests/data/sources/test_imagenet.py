@@ -5,9 +5,8 @@ import pytest
 
 from dualstudent.data.datasets import ImageFiles
 from dualstudent.data.sources.catalog import load
-from dualstudent.data.sources.files import DataWarning
 from dualstudent.data.sources.imagenet import load_imagenet
-from dualstudent.errors import UserError
+from dualstudent.errors import DataWarning, UserError
 from tests.support.imagenet import SYNSETS, warns_of_the_count, write_imagenet
 from tests.support.permissions import refused_without_rights_to
 

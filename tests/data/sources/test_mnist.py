@@ -5,10 +5,9 @@ import numpy as np
 import pytest
 import torch
 
-from dualstudent.data.sources.files import DataWarning
 from dualstudent.data.sources.mnist import load_mnist
 from dualstudent.data.transforms.normalization import Normalization, normalize
-from dualstudent.errors import UserError
+from dualstudent.errors import DataWarning, UserError
 from tests.support.permissions import refused_without_rights_to
 from tests.support.published_formats import idx
 

@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from dualstudent.data.datasets import Images
-from dualstudent.data.sources.files import DataWarning
 from dualstudent.data.sources.svhn import load_svhn, load_svhn_extra
-from dualstudent.errors import UserError
+from dualstudent.errors import DataWarning, UserError
 from tests.support.permissions import refused_without_rights_to
 from tests.support.published_formats import mat, write_svhn
 from tests.support.sources import load_images

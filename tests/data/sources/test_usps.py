@@ -5,10 +5,9 @@ import numpy as np
 import pytest
 import torch
 
-from dualstudent.data.sources.files import DataWarning
 from dualstudent.data.sources.usps import load_usps
 from dualstudent.data.transforms.normalization import Normalization, normalize
-from dualstudent.errors import UserError
+from dualstudent.errors import DataWarning, UserError
 from tests.support.permissions import refused_without_rights_to
 from tests.support.published_formats import GRAY, svmlight_line
 
@@ -114,7 +113,7 @@ def test_a_good_file_without_read_rights_is_not_called_broken(tmp_path: Path) ->
         ("test", [359, 264, 198, 166, 200, 160, 170, 147, 166, 177], [9, 6, 3, 6, 6]),
     ],
 )
-@pytest.mark.filterwarnings("ignore::dualstudent.data.sources.files.DataWarning")
+@pytest.mark.filterwarnings("ignore::dualstudent.errors.DataWarning")
 def test_the_published_formats(
     data_folder: Path, part: str, per_class: list[int], first: list[int]
 ) -> None:

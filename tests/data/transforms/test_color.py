@@ -81,6 +81,15 @@ def test_the_order_of_the_changes_is_drawn() -> None:
     assert (last - expected).abs().max() <= 4  # what was cut off is doubled
 
 
+def test_each_image_has_its_own_order_whatever_is_beside_it() -> None:
+    photos = torch.cat([make_photo(), make_photo().flip(3), 255 - make_photo()]).repeat(20, 1, 1, 1)
+    drawn = torch.rand(60, 8, generator=torch.Generator().manual_seed(0))
+    largest = (0.4, 0.4, 0.4, 0.1)
+    together = jitter(photos, largest, drawn)
+    alone = [jitter(photos[i : i + 1], largest, drawn[i : i + 1]) for i in range(60)]
+    assert torch.equal(together, torch.cat(alone))
+
+
 def test_gray_images_have_brightness_and_contrast_only() -> None:
     gray = make_photo()[:, :1]
     assert torch.equal(jitter(gray, (0, 0, 0.9, 0.5), numbers((0, 0, 0.9, 0.9))), gray)

@@ -3,7 +3,7 @@
 import torch
 from pydantic import Field
 
-from dualstudent.batch import TWO_VIEWS, Batch, Views
+from dualstudent.batch import TWO_VIEWS, Batch, Policy, Views
 from dualstudent.data.batching.prefetch import Prefetch
 from dualstudent.data.batching.readers import Role, StepReader
 from dualstudent.data.batching.samplers import WHOLE, Sampler, Shard
@@ -27,7 +27,8 @@ class BatchLoader:
         settings: composition of a batch.
         seed: seed of the run.
         views: the views that the method needs. If it needs no unlabeled samples, labeled ones take
-            their place, so that batches and epochs have the same length for all methods.
+            their place, so that batches and epochs have the same length for all methods. If all
+            samples are labeled, each has the views of both kinds.
         device: device of the batches.
         shard: the part of every batch that this process makes.
 
@@ -83,13 +84,24 @@ def _make_roles(
     if data.fully_labeled or not views.unlabeled:
         whole = data.fully_labeled
         sampler = Sampler(data.labeled, settings.size, seed, "labeled", whole)
-        seen = views.unlabeled if whole and views.unlabeled else views.labeled
-        return [Role(sampler, seen)], [whole] * settings.size
+        return [Role(sampler, _join_views(views))], [whole] * settings.size
     rest = settings.size - settings.labeled
     unlabeled = Sampler(data.unlabeled, rest, seed, "unlabeled", whole_batches=True)
     labeled = Sampler(data.labeled, settings.labeled, seed, "labeled")
     roles = [Role(unlabeled, views.unlabeled), Role(labeled, views.labeled)]
     return roles, [True] * rest + [False] * settings.labeled
+
+
+def _join_views(views: Views) -> tuple[Policy, ...]:
+    """Return the views of samples that are labeled and unlabeled at once."""
+    fewer, more = sorted(views, key=len)
+    if more[: len(fewer)] != fewer:
+        raise UserError(
+            f"every sample has a label, but the method asks for other views of labeled samples, "
+            f"{views.labeled}, than of unlabeled ones, {views.unlabeled}; hide some labels, or "
+            "let the views of one begin with those of the other"
+        )
+    return more
 
 
 def _check_divides(settings: BatchSettings, shard: Shard) -> None:

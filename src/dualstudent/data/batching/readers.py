@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from dualstudent.batch import Policy
-from dualstudent.data.batching.broken import BrokenSamples
 from dualstudent.data.batching.samplers import WHOLE, Sampler, Shard
+from dualstudent.data.broken import BrokenSamples
 from dualstudent.data.samples import Samples
 from dualstudent.data.transforms.policy import Draw
 from dualstudent.generators import make_generator

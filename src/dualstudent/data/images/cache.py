@@ -1,6 +1,6 @@
 """The cache of decoded images, in memory-mapped files.
 
-A folder of the cache holds the images of one folder or table, at one size:
+A folder of the cache holds all images that were decoded at one size, wherever their files are:
 
     pixels      rows of (channels, size, size) bytes; new rows are appended
     index.json  for every file its row, or why it cannot be read
@@ -20,7 +20,7 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -40,7 +40,7 @@ from dualstudent.data.images.decoding import (
     resize,
 )
 from dualstudent.data.images.listing import Listing
-from dualstudent.data.sources.files import cache_folder
+from dualstudent.data.paths import find_cache_folder
 from dualstudent.errors import UserError
 from dualstudent.parallel import Progress, count_cores, map_threads
 from dualstudent.signals import Interrupted, StopRequest
@@ -62,7 +62,7 @@ class DecodedImages:
             than the memory.
         rows: (N,) the row of each image in ``pixels``.
         sizes: (N, 2) height and width of each image before resizing.
-        digests: (N,) hashes of the pixels before resizing.
+        digests: (N,) hashes of the pixels before resizing, of one channel if there is no color.
         is_gray: whether no image has color.
         unreadable: the other files, with reasons.
     """
@@ -104,8 +104,10 @@ def decode_images(
         UserError: if no image can be read, or the cache cannot be written.
         Interrupted: after Ctrl-C, SIGTERM or SIGHUP; what has been decoded is kept.
     """
-    cache = cache_folder(folder)
-    store = _Store(cache, listing, size, channels)
+    cache = find_cache_folder(folder)
+    if channels == 1 and (images := _find_gray(cache, listing, size)):
+        return images
+    store = _Store(cache, size, channels)
     files = store.find(listing.paths)
     if None in files:
         try:
@@ -117,6 +119,17 @@ def decode_images(
                 "DUALSTUDENT_CACHE to a folder of yours"
             ) from error
     return store.open(listing, [file for file in files if file is not None])
+
+
+def _find_gray(cache: Path, listing: Listing, size: int) -> DecodedImages | None:
+    """Find gray images that have been decoded in color; None if some have not, or have color."""
+    store = _Store(cache, size, channels=3)
+    found = store.find(listing.paths)
+    gray = [file for file in found if file is not None and (file.is_gray or file.reason)]
+    if len(gray) < len(found):
+        return None
+    images = store.open(listing, gray)
+    return replace(images, pixels=images.pixels[:, :1])
 
 
 def measure_images(
@@ -133,7 +146,7 @@ def measure_images(
         The median length of the short side in pixels, and whether all are known to be gray.
     """
     known: dict[str, Header] = {}
-    for store in cache_folder(folder).glob(f"{_name_place(listing)}-*"):
+    for store in find_cache_folder(folder).glob("images-*"):
         for file in _read_index(store):
             is_gray = file.is_gray or (file.stamp in known and known[file.stamp].is_gray)
             known[file.stamp] = Header(*file.size, is_gray)
@@ -159,7 +172,7 @@ class _File(NamedTuple):
         content: hash of the bytes of the file; empty if it could not be opened.
         row: row of its pixels; −1 if there are none.
         size: height and width of the image before resizing.
-        digest: hash of its pixels before resizing.
+        digest: hash of its pixels before resizing, of one channel if it has no color.
         is_gray: whether it is known to have no color.
         reason: why it cannot be read; empty if it can.
     """
@@ -174,11 +187,10 @@ class _File(NamedTuple):
 
 
 class _Store:
-    """A folder of the cache, with the images of one folder or table at one size."""
+    """A folder of the cache, with all images at one size."""
 
-    def __init__(self, cache: Path, listing: Listing, size: int, channels: Channels) -> None:
-        kind = f"{channels}x{size}x{size}-{_hash(DECODER.encode(), 8)}"
-        self._folder = cache / f"{_name_place(listing)}-{kind}"
+    def __init__(self, cache: Path, size: int, channels: Channels) -> None:
+        self._folder = cache / f"images-{channels}x{size}x{size}-{_hash(DECODER.encode(), 8)}"
         self._pixels = self._folder / "pixels"
         self._shape: tuple[Channels, int, int] = (channels, size, size)
 
@@ -282,17 +294,12 @@ class _Store:
             whole = decode(content, channels)
         except UnreadableImage as unreadable:
             return _File(stamp, name, reason=unreadable.reason), None
-        digest = _hash(repr(whole.shape).encode() + whole.tobytes(), 16)
         gray = (whole == whole[:1]).all() if channels == 3 else read_header(content).is_gray
+        seen = whole[:1] if gray else whole
+        digest = _hash(repr(seen.shape).encode() + seen.tobytes(), 16)
         _, height, width = whole.shape
         file = _File(stamp, name, -1, (height, width), digest, bool(gray))
         return file, resize(whole, size)
-
-
-def _name_place(listing: Listing) -> str:
-    """Return the beginning of the names of all cache folders of these files."""
-    folders = {path.absolute().parent for path in listing.paths}
-    return f"images-{_hash(os.fsencode(os.path.commonpath(folders)), 16)}"
 
 
 def _hash(content: bytes, length: int) -> str:

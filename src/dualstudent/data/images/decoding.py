@@ -16,8 +16,8 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from dualstudent.data.transforms import resize as transforms
 from dualstudent.errors import UserError
 
-# Changes whenever a file may decode to other pixels than before.
-DECODER = f"2 with Pillow {PIL.__version__}"
+VERSION = 2  # changes whenever this file or transforms/resize.py may give other pixels than before
+DECODER = f"{VERSION} with Pillow {PIL.__version__}"
 
 Channels = Literal[1, 3]
 

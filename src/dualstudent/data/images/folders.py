@@ -5,8 +5,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dualstudent.data.images.listing import Listing, Part, sort_naturally
-from dualstudent.data.sources.files import RIGHTS_TO_IMAGES, reading
+from dualstudent.data.datasets import Part
+from dualstudent.data.images.listing import Listing, sort_naturally
+from dualstudent.data.paths import RIGHTS_TO_IMAGES, raise_denied
 from dualstudent.errors import UserError, raise_problems
 
 # Files without an ending are often images named by their checksum.
@@ -198,7 +199,7 @@ def _list_files(folder: Path) -> list[Path]:
 
 def _list_visible(folder: Path) -> list[tuple[str, bool]]:
     """List visible files and folders in natural order: the name, and whether it is a folder."""
-    with reading(folder, advice=RIGHTS_TO_IMAGES), os.scandir(folder) as entries:
+    with raise_denied(folder, RIGHTS_TO_IMAGES), os.scandir(folder) as entries:
         shown = [entry for entry in entries if not entry.name.startswith(".")]
         kinds = {each.name: each.is_dir() for each in shown if each.is_dir() or each.is_file()}
     return [(name, kinds[name]) for name in sort_naturally(kinds)]

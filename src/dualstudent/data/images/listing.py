@@ -4,11 +4,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import get_args
 
+from dualstudent.data.datasets import Part
 from dualstudent.errors import UserError, raise_problems
-
-Part = Literal["train", "test"]
 
 
 @dataclass(frozen=True)

@@ -3,20 +3,21 @@
 import hashlib
 import warnings
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from dualstudent.data.images.cache import DecodedImages
+from dualstudent.data.images.decoding import VERSION
 from dualstudent.data.images.duplicates import find_exact_duplicates
 from dualstudent.data.images.folders import list_domains, list_folder
 from dualstudent.data.images.listing import Listing
 from dualstudent.data.images.tables import Columns, list_table
+from dualstudent.data.paths import RIGHTS_TO_IMAGES, path_exists
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import ImageSamples
-from dualstudent.data.sources.files import RIGHTS_TO_IMAGES, path_exists
 from dualstudent.data.splits import choose_held_out
 from dualstudent.data.transforms.normalization import Normalization
 from dualstudent.data.transforms.policy import Transforms
@@ -115,9 +116,7 @@ def prepare_files(
     """
     listing = images.listing
     known, trained = len(listing.labeled), len(listing.labeled) + len(listing.unlabeled)
-    with warnings.catch_warnings(action="ignore"):  # the array is read-only, which is fine
-        pixels = torch.from_numpy(images.pixels)
-    rows, labels = torch.from_numpy(images.rows), torch.tensor(listing.labels)
+    labels = torch.tensor(listing.labels)
     source = LabeledImages(images)
     tested = hidden = torch.arange(trained, len(listing))
     if validation:
@@ -125,18 +124,35 @@ def prepare_files(
     labeled = _exclude(hidden, 0, known)
     given = torch.full((trained,), -1)
     given[labeled] = labels[labeled]
+    select = partial(_select_samples, images, transforms, normalization)
     return PreparedData(
         listing.classes,
-        ImageSamples(pixels, transforms, normalization, rows=rows[:trained]),
+        select(torch.arange(trained)),
         given,
         labeled,
         _exclude(hidden, known, trained) if listing.unlabeled else labeled,
-        ImageSamples(pixels, transforms, normalization, rows=rows[tested]),
+        select(tested),
         labels[tested],
         source,
         tuple(listing.paths[index] for index in tested.tolist()),
         len(images.unreadable),
         target_from=known if listing.adapts else None,
+    )
+
+
+def _select_samples(
+    images: DecodedImages, transforms: Transforms, normalization: Normalization, indices: Tensor
+) -> ImageSamples:
+    with warnings.catch_warnings(action="ignore"):  # the array is read-only, which is fine
+        pixels = torch.from_numpy(images.pixels)
+    # The digests tell the images apart without reading all pixels at every start.
+    form = repr((VERSION, *images.pixels.shape[1:])).encode()
+    return ImageSamples(
+        pixels,
+        transforms,
+        normalization,
+        rows=torch.from_numpy(images.rows)[indices],
+        identity=form + images.digests[indices.numpy()].tobytes(),
     )
 
 

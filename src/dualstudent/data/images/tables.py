@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dualstudent.data.images.listing import Listing, Part, sort_naturally
+from dualstudent.data.datasets import Part
+from dualstudent.data.images.listing import Listing, sort_naturally
 from dualstudent.errors import UserError, raise_problems
 
 PATH_NAMES = ("path", "file", "filename", "file_name", "filepath", "file_path", "image")

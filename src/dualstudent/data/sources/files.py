@@ -1,55 +1,40 @@
-"""Where published files are found, how they are fetched, and whether they are what they claim."""
+"""Published files: downloads them, and checks that they are what was published."""
 
 import hashlib
-import os
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import pooch
 
-from dualstudent.errors import UserError
-
-_ANOTHER_FOLDER = "choose another data folder (--set data.folder=… or DUALSTUDENT_DATA)"
-_GET_RIGHTS = f"ask for read rights, or {_ANOTHER_FOLDER}"
-RIGHTS_TO_IMAGES = "ask for read rights, or give other images"  # of one's own
-
-
-class DataWarning(UserWarning):
-    """Data are usable but not what was expected."""
+from dualstudent.data.paths import ANOTHER_FOLDER, path_exists, raise_denied
+from dualstudent.errors import DataWarning, UserError
 
 
 @dataclass(frozen=True)
 class PublishedFile:
-    """A file as its authors publish it."""
+    """A file as its authors publish it.
+
+    Attributes:
+        name: file name.
+        address: URL of its folder.
+        md5: MD5 of its content.
+    """
 
     name: str
     address: str
     md5: str
 
 
-def data_folder(setting: Path | None = None) -> Path:
-    """The setting if given, else ``$DUALSTUDENT_DATA``, else the user's cache folder."""
-    if setting is not None:
-        return setting.expanduser()
-    if from_environment := os.environ.get("DUALSTUDENT_DATA"):
-        return Path(from_environment).expanduser()
-    return Path(pooch.os_cache("dualstudent"))
-
-
-def cache_folder(setting: Path | None = None) -> Path:
-    """For decoded images: the setting, else in ``$DUALSTUDENT_CACHE``, else the user's cache."""
-    if setting is not None:
-        return setting.expanduser()
-    if from_environment := os.environ.get("DUALSTUDENT_CACHE"):
-        return Path(from_environment).expanduser()
-    return Path(pooch.os_cache("dualstudent")) / "decoded"
-
-
 def fetch(file: PublishedFile, folder: Path) -> Path:
-    """The file in ``folder``, downloaded and verified if it is not there yet."""
+    """Return the path of a file in ``folder``; download and verify it if it is missing.
+
+    Raises:
+        UserError: if that is not possible.
+    """
     path = folder / file.name
     if path_exists(path):
         return path
@@ -60,7 +45,7 @@ def fetch(file: PublishedFile, folder: Path) -> Path:
         )
     except PermissionError as error:
         raise UserError(
-            f"cannot write to {folder}: {error.strerror or error}; {_ANOTHER_FOLDER}"
+            f"cannot write to {folder}: {error.strerror or error}; {ANOTHER_FOLDER}"
         ) from error
     except OSError as error:
         raise UserError(
@@ -75,66 +60,49 @@ def fetch(file: PublishedFile, folder: Path) -> Path:
     return path
 
 
-def path_exists(path: Path, advice: str = _GET_RIGHTS) -> bool:
-    """Whether a file or folder exists; refused with ``advice`` where the user may not even look."""
-    try:
-        path.stat()
-    except PermissionError as error:
-        raise UserError(f"cannot look for {path}: {error.strerror or error}; {advice}") from error
-    except OSError:
-        return False
-    return True
-
-
 @contextmanager
-def reading(
-    path: Path,
-    complaint: str = "",
-    broken: type[Exception] | tuple[type[Exception], ...] = (),
-    advice: str = _GET_RIGHTS,
+def raise_damaged(
+    path: Path, complaint: str, broken: type[Exception] | tuple[type[Exception], ...]
 ) -> Iterator[None]:
-    """Turns what goes wrong while a file or folder is read into advice.
+    """Raise a UserError if a published file may not be read or is damaged.
 
     Args:
-        path: what is read.
+        path: path of the file.
         complaint: what to say of the file if one of the errors ``broken`` occurs.
-        broken: what its reader raises if the file is damaged, or something else altogether.
-        advice: what to do if rights are missing.
-
-    Raises:
-        UserError: with ``advice`` if read rights are missing, else :func:`refusal`.
+        broken: errors that its reader raises if it is damaged, or another kind of file.
     """
-    try:
-        yield
-    except PermissionError as error:
-        raise UserError(
-            f"{error.filename or path}: may not be read ({error.strerror or error}); {advice}"
-        ) from error
-    except MemoryError:
-        raise  # not the fault of the file
-    except broken as error:
-        raise refusal(path, f"{complaint} ({error})") from error
+    with raise_denied(path):
+        try:
+            yield
+        except (PermissionError, MemoryError):
+            raise  # not the fault of the file
+        except broken as error:
+            refuse(path, f"{complaint} ({error})")
 
 
-def refusal(path: Path, why: str, delete: str = "it") -> UserError:
-    """What to raise about a file that cannot be the published one.
+def refuse(path: Path, why: str, delete: str = "it") -> NoReturn:
+    """Raise a UserError about a file that cannot be the published one.
 
     Args:
-        path: of the file.
-        why: it cannot be that one.
-        delete: what must go so that the published one is downloaded.
+        path: path of the file.
+        why: why it cannot be that one.
+        delete: what to delete so that the published one is downloaded.
     """
-    return UserError(f"{path}: {why}; delete {delete} to download the published one")
+    raise UserError(f"{path}: {why}; delete {delete} to download the published one")
 
 
 def warn_if_unpublished(
     data_set: str, paths: Sequence[tuple[Path, str | None]], found: int, expected: int
 ) -> None:
-    """One warning for a data set whose files are well formed but not the published ones.
+    """Warn once about files that are well formed but not the published ones.
 
-    Every path comes with its published md5; where that is not known, only the count can tell.
+    Args:
+        data_set: name of the data set.
+        paths: its files, each with its published MD5 if known.
+        found: number of images in them.
+        expected: published number of images.
     """
-    changed = [path.name for path, md5 in paths if md5 is not None and _md5(path) != md5]
+    changed = [path.name for path, md5 in paths if md5 is not None and _hash_file(path) != md5]
     if changed or found != expected:
         warnings.warn(
             f"{data_set}: {', '.join(changed) or 'the data'} in {paths[0][0].parent} "
@@ -146,6 +114,6 @@ def warn_if_unpublished(
         )
 
 
-def _md5(path: Path) -> str:
+def _hash_file(path: Path) -> str:
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()

@@ -7,7 +7,8 @@ import numpy as np
 import torch
 
 from dualstudent.data.datasets import ImageFiles
-from dualstudent.data.sources.files import path_exists, reading, warn_if_unpublished
+from dualstudent.data.paths import path_exists, raise_denied
+from dualstudent.data.sources.files import warn_if_unpublished
 from dualstudent.data.sources.source import Source
 from dualstudent.errors import UserError
 
@@ -17,18 +18,19 @@ _ENDINGS = (".jpeg", ".jpg")
 
 
 def load_imagenet(part: str, folder: Path) -> ImageFiles:
-    """1,281,167 training or 50,000 validation photos in 1000 classes.
+    """List 1,281,167 training or 50,000 validation photos in 1000 classes.
 
-    The published test set has no public labels; as everywhere, the validation set is the test.
+    The labels of the published test set are not public, so the validation set is the test part, as
+    is usual.
 
     Args:
         part: ``"train"`` or ``"test"``.
-        folder: the data folder; its ``imagenet`` sub-folder holds
-            ``train/SYNSET/*.JPEG`` and ``val/SYNSET/*.JPEG``.
+        folder: the data folder. The photos are in ``imagenet/train/SYNSET/*.JPEG`` and
+            ``imagenet/val/SYNSET/*.JPEG``.
     """
     root = folder / "imagenet"
-    classes = _class_folders(root, "train")
-    here = _class_folders(root, part)
+    classes = _list_classes(root, "train")
+    here = _list_classes(root, part)
     if unknown := sorted(set(here) - set(classes)):
         raise UserError(
             f"{root / _FOLDERS[part] / unknown[0]}: there is no such class in {root / 'train'}; "
@@ -36,7 +38,7 @@ def load_imagenet(part: str, folder: Path) -> ImageFiles:
         )
     files, sizes, labels = [], [], []
     for name in here:
-        found = _images(root / _FOLDERS[part] / name)
+        found = _list_images(root / _FOLDERS[part] / name)
         files += [f"{name}/{file}".encode(errors="surrogateescape") for file, _ in found]
         sizes += [size for _, size in found]
         labels += [classes.index(name)] * len(found)
@@ -53,12 +55,16 @@ def load_imagenet(part: str, folder: Path) -> ImageFiles:
     return images
 
 
-def _class_folders(root: Path, part: str) -> list[str]:
-    """The names of the class folders, sorted, or what to do about it that there are none."""
+def _list_classes(root: Path, part: str) -> list[str]:
+    """List the names of the class folders, sorted.
+
+    Raises:
+        UserError: if there are none, or if images are outside of them.
+    """
     folder = root / _FOLDERS[part]
     if not path_exists(folder):
-        raise UserError(f"{folder}: not found; {_advice(root, part)}")
-    with reading(folder), os.scandir(folder) as entries:
+        raise UserError(f"{folder}: not found; {_advise(root, part)}")
+    with raise_denied(folder), os.scandir(folder) as entries:
         found = {entry.name: entry.is_dir() for entry in entries if entry.name[0] != "."}
     classes = sorted(name for name, is_folder in found.items() if is_folder)
     loose = [name for name in found if name.lower().endswith(_ENDINGS)]
@@ -69,12 +75,12 @@ def _class_folders(root: Path, part: str) -> list[str]:
             "labels gives it"
         )
     if not classes:
-        raise UserError(f"{folder}: holds no class folders; {_advice(root, part)}")
+        raise UserError(f"{folder}: holds no class folders; {_advise(root, part)}")
     return classes
 
 
-def _advice(root: Path, part: str) -> str:
-    """What to put where, in words that fit what is there already."""
+def _advise(root: Path, part: str) -> str:
+    """Say which archive to get, or to extract if it is there already."""
     name, published = _FOLDERS[part], f"ILSVRC2012_img_{_FOLDERS[part]}.tar"
     for place in (root / name, root, root.parent):
         archives = sorted(place.glob("*.tar")) if place == root / name else [place / published]
@@ -89,9 +95,9 @@ def _advice(root: Path, part: str) -> str:
     )
 
 
-def _images(folder: Path) -> list[tuple[str, int]]:
-    """Names and sizes of the images of one class, sorted."""
-    with reading(folder), os.scandir(folder) as entries:
+def _list_images(folder: Path) -> list[tuple[str, int]]:
+    """List names and file sizes of the images of one class, sorted."""
+    with raise_denied(folder), os.scandir(folder) as entries:
         found = sorted(
             (entry.name, entry.stat().st_size)
             for entry in entries

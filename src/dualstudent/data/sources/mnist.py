@@ -14,8 +14,8 @@ from dualstudent.data.datasets import Images
 from dualstudent.data.sources.files import (
     PublishedFile,
     fetch,
-    reading,
-    refusal,
+    raise_damaged,
+    refuse,
     warn_if_unpublished,
 )
 from dualstudent.data.sources.source import Source
@@ -36,11 +36,11 @@ _MAGIC = {3: 2051, 1: 2049}  # unsigned bytes in 3 dimensions, in 1
 
 
 def load_mnist(part: str, folder: Path) -> Images:
-    """60,000 training or 10,000 test digits of 28 × 28 gray pixels.
+    """Load 60,000 training or 10,000 test digits of 28 × 28 gray pixels.
 
     Args:
         part: ``"train"`` or ``"test"``.
-        folder: the data folder; the files are looked for in its ``mnist`` sub-folder.
+        folder: the data folder; missing files are downloaded to ``mnist`` in it.
     """
     image_file, label_file = _FILES[part]
     image_path, label_path = (
@@ -50,19 +50,17 @@ def load_mnist(part: str, folder: Path) -> Images:
     pixels = read_idx(image_path, dimensions=3)
     labels = read_idx(label_path, dimensions=1)
     if pixels.shape[1:] != (28, 28):
-        raise refusal(image_path, f"images of {pixels.shape[1]}×{pixels.shape[2]}, MNIST has 28×28")
+        refuse(image_path, f"images of {pixels.shape[1]}×{pixels.shape[2]}, MNIST has 28×28")
     if len(pixels) != len(labels):
-        raise refusal(
+        refuse(
             image_path,
             f"{len(pixels):,} images but {len(labels):,} labels in {label_path}, "
             "so one of the two is not the published file",
         )
     if len(pixels) == 0:
-        raise refusal(image_path, "holds no images")
+        refuse(image_path, "holds no images")
     if labels.max() > 9:
-        raise refusal(
-            label_path, f"labels {int(labels.min())} to {int(labels.max())}, MNIST has 0 to 9"
-        )
+        refuse(label_path, f"labels {int(labels.min())} to {int(labels.max())}, MNIST has 0 to 9")
     images = Images(
         f"mnist {part}",
         pixels.unsqueeze(1),
@@ -79,21 +77,21 @@ def load_mnist(part: str, folder: Path) -> Images:
 
 
 def read_idx(path: Path, dimensions: int) -> Tensor:
-    """A gzipped idx file of unsigned bytes, checked against its own header."""
-    with reading(path, "broken or truncated", (OSError, EOFError, zlib.error)):
+    """Read a gzipped idx file of unsigned bytes, and check it against its header."""
+    with raise_damaged(path, "broken or truncated", (OSError, EOFError, zlib.error)):
         content = gzip.decompress(path.read_bytes())
     header = 4 * (1 + dimensions)
     if len(content) < header:
-        raise refusal(path, f"{len(content)} bytes are too few for an idx header")
+        refuse(path, f"{len(content)} bytes are too few for an idx header")
     magic, *shape = struct.unpack_from(f">{1 + dimensions}I", content)
     if magic != _MAGIC[dimensions]:
-        raise refusal(
+        refuse(
             path,
             f"magic number {magic}, "
             f"an idx file of {dimensions} dimension(s) has {_MAGIC[dimensions]}",
         )
     if len(content) - header != math.prod(shape):
-        raise refusal(
+        refuse(
             path,
             f"the header announces {math.prod(shape):,} bytes "
             f"but {len(content) - header:,} follow, so the file is truncated or damaged",

@@ -1,4 +1,4 @@
-"""What a file of this folder says about the data sets that it loads."""
+"""The description of a data set that recipes can name."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +8,7 @@ from dualstudent.data.datasets import ImageFiles, Images
 
 
 class Source(NamedTuple):
-    """A data set that recipes can name; its size is as published, so that it need not be there.
+    """A data set that recipes can name, with its published sizes, so that it need not be loaded.
 
     Attributes:
         load: reads its part ``"train"`` or ``"test"`` from a data folder.

@@ -12,8 +12,8 @@ from dualstudent.data.datasets import Images
 from dualstudent.data.sources.files import (
     PublishedFile,
     fetch,
-    reading,
-    refusal,
+    raise_damaged,
+    refuse,
     warn_if_unpublished,
 )
 from dualstudent.data.sources.source import Source
@@ -30,21 +30,21 @@ _MAGIC = b"MATLAB 5.0 MAT-file"
 
 
 def load_svhn(part: str, folder: Path) -> Images:
-    """73,257 training or 26,032 test digits of 32 × 32 color pixels.
+    """Load 73,257 training or 26,032 test digits of 32 × 32 color pixels.
 
     Args:
         part: ``"train"`` or ``"test"``.
-        folder: the data folder; the files are looked for in its ``svhn`` sub-folder.
+        folder: the data folder; missing files are downloaded to ``svhn`` in it.
     """
     return _load(f"svhn {part}", [part], folder)
 
 
 def load_svhn_extra(part: str, folder: Path) -> Images:
-    """SVHN with its 531,131 extra digits after the training digits; the same test digits.
+    """Load SVHN with its 531,131 extra digits after the training digits; the test is the same.
 
     Args:
         part: ``"train"`` or ``"test"``.
-        folder: the data folder; the files are looked for in its ``svhn`` sub-folder.
+        folder: the data folder; missing files are downloaded to ``svhn`` in it.
     """
     return _load(f"svhn-extra {part}", ["train", "extra"] if part == "train" else [part], folder)
 
@@ -72,35 +72,35 @@ def _load(name: str, parts: list[str], folder: Path) -> Images:
 
 
 def _read(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Pixels (N, 3, 32, 32) uint8, a view of MATLAB's order, and digits (N,) int64."""
-    variables = _variables(path)
+    """Read pixels (N, 3, 32, 32) uint8, a view of MATLAB's order, and digits (N,) int64."""
+    variables = _read_variables(path)
     if missing := {"X", "y"} - variables.keys():
-        raise refusal(path, f"holds no variable {min(missing)}")
+        refuse(path, f"holds no variable {min(missing)}")
     pixels, labels = np.asarray(variables["X"]), np.asarray(variables["y"])
     if pixels.dtype != np.uint8 or pixels.ndim != 4 or pixels.shape[:3] != (32, 32, 3):
-        raise refusal(
+        refuse(
             path,
             f"X is {pixels.dtype} of shape {pixels.shape}, SVHN has uint8 of (32, 32, 3, images)",
         )
     if pixels.shape[3] == 0:
-        raise refusal(path, "holds no images")
+        refuse(path, "holds no images")
     if labels.dtype.kind not in "iuf" or labels.shape != (pixels.shape[3], 1):
-        raise refusal(
+        refuse(
             path,
             f"y is {labels.dtype} of shape {labels.shape}, {pixels.shape[3]} images have "
             f"numbers of ({pixels.shape[3]}, 1)",
         )
     if not np.isin(labels, np.arange(1, 11)).all():
-        raise refusal(
+        refuse(
             path,
             f"labels {labels.min():g} to {labels.max():g}, SVHN has 1 to 10, and 10 is the digit 0",
         )
     return pixels.transpose(3, 2, 0, 1), labels[:, 0].astype(np.int64) % 10
 
 
-def _variables(path: Path) -> dict[str, Any]:
+def _read_variables(path: Path) -> dict[str, Any]:
     with (  # broken files break the reader in many ways
-        reading(path, "not a readable MATLAB 5 file", broken=Exception),
+        raise_damaged(path, "not a readable MATLAB 5 file", broken=Exception),
         path.open("rb") as stream,
         warnings.catch_warnings(),
     ):

@@ -9,8 +9,8 @@ from dualstudent.data.datasets import Images
 from dualstudent.data.sources.files import (
     PublishedFile,
     fetch,
-    reading,
-    refusal,
+    raise_damaged,
+    refuse,
     warn_if_unpublished,
 )
 from dualstudent.data.sources.source import Source
@@ -25,29 +25,29 @@ _SIDE = 16
 
 
 def load_usps(part: str, folder: Path) -> Images:
-    """7,291 training or 2,007 test digits of 16 × 16 gray pixels.
+    """Load 7,291 training or 2,007 test digits of 16 × 16 gray pixels.
 
     Args:
         part: ``"train"`` or ``"test"``.
-        folder: the data folder; the files are looked for in its ``usps`` sub-folder.
+        folder: the data folder; missing files are downloaded to ``usps`` in it.
     """
     from sklearn.datasets import load_svmlight_file  # takes long; most commands do without
 
     file = _FILES[part]
     path = fetch(file, folder / "usps")
     complaint = f"not a readable svmlight file of {_SIDE * _SIDE} values"
-    with reading(path, complaint, (OSError, EOFError, ValueError)):
+    with raise_damaged(path, complaint, (OSError, EOFError, ValueError)):
         features, targets = load_svmlight_file(
             str(path), n_features=_SIDE * _SIDE, zero_based=False
         )
     values = features.toarray()
     if features.nnz == 0 or features.indices.max() + 1 != _SIDE * _SIDE:
         found = features.indices.max(initial=-1) + 1
-        raise refusal(path, f"{found} values an image, USPS has {_SIDE * _SIDE}")
+        refuse(path, f"{found} values an image, USPS has {_SIDE * _SIDE}")
     if not np.abs(values).max() <= 1:
-        raise refusal(path, f"pixel values up to {np.abs(values).max():g}, USPS has −1 to 1")
+        refuse(path, f"pixel values up to {np.abs(values).max():g}, USPS has −1 to 1")
     if not np.isin(targets, np.arange(1, 11)).all():
-        raise refusal(
+        refuse(
             path,
             f"labels {targets.min():g} to {targets.max():g}, "
             "USPS has 1 to 10 for the digits 0 to 9",

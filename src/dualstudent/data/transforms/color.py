@@ -16,7 +16,7 @@ NUMBERS_OF_JITTER = 8
 
 
 def jitter(pixels: Tensor, largest: Sequence[float], numbers: Tensor) -> Tensor:
-    """Change brightness, contrast, saturation and hue, in a random order for the batch.
+    """Change brightness, contrast, saturation and hue, of each image in its own random order.
 
     Args:
         pixels: (B, channels, H, W) uint8.
@@ -24,12 +24,23 @@ def jitter(pixels: Tensor, largest: Sequence[float], numbers: Tensor) -> Tensor:
             1 + x], for hue a rotation by up to x of the color circle.
         numbers: (B, NUMBERS_OF_JITTER) uniform in [0, 1).
     """
+    kinds = torch.tensor(largest, device=numbers.device).nonzero().squeeze(1)
+    orders = kinds[numbers[:, 4 + kinds].argsort(dim=1)]
+    changed = torch.empty_like(pixels, memory_format=torch.contiguous_format)
+    for order in torch.unique(orders, dim=0):  # at most 24, so images of the same order go together
+        rows = (orders == order).all(dim=1)
+        changed[rows] = _jitter_in_order(order.tolist(), pixels[rows], largest, numbers[rows])
+    return changed
+
+
+def _jitter_in_order(
+    order: Sequence[int], pixels: Tensor, largest: Sequence[float], numbers: Tensor
+) -> Tensor:
     # Channels first: channels last takes a CPU four times as long here.
     images = pixels.to(torch.float32, memory_format=torch.contiguous_format)
-    for kind in numbers[0, 4:].argsort().tolist():
-        if largest[kind]:
-            change = largest[kind] * (2 * numbers[:, kind] - 1)
-            images = _CHANGES[kind](images, change.reshape(-1, 1, 1, 1))
+    for kind in order:
+        change = largest[kind] * (2 * numbers[:, kind] - 1)
+        images = _CHANGES[kind](images, change.reshape(-1, 1, 1, 1))
     return to_bytes(images)
 
 

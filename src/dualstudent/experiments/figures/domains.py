@@ -8,10 +8,10 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from dualstudent.data.datasets import Images
+from dualstudent.data.paths import find_data_folder
 from dualstudent.data.prepare import DataSettings
 from dualstudent.data.sources.catalog import load
-from dualstudent.data.sources.files import DataWarning, data_folder
-from dualstudent.errors import UserError
+from dualstudent.errors import DataWarning, UserError
 from dualstudent.experiments.results import FinishedRuns
 from dualstudent.experiments.schema import Experiment
 from dualstudent.report.style import PAGE_WIDTH
@@ -41,7 +41,7 @@ def _load(settings: DataSettings) -> list[tuple[str, Images]]:
     """The training images of both domains at the size in which they are trained."""
     assert settings.source is not None
     assert settings.target is not None
-    folder = data_folder(settings.folder)
+    folder = find_data_folder(settings.folder)
     names = (settings.source, settings.target)
     loaded = [(name, load(name, "train", folder)) for name in names]
     domains = [(name, images) for name, images in loaded if isinstance(images, Images)]

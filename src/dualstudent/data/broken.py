@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from dualstudent.data.sources.files import DataWarning
-from dualstudent.errors import UserError
+from dualstudent.errors import DataWarning, UserError
 
 _FEWEST_SAMPLES = 1000  # fewer are too few to estimate the share
 

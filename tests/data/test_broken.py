@@ -2,9 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from dualstudent.data.batching.broken import Tally
-from dualstudent.data.sources.files import DataWarning
-from dualstudent.errors import UserError
+from dualstudent.data.broken import Tally
+from dualstudent.errors import DataWarning, UserError
 
 
 def test_each_is_named_once_in_the_log_also_after_a_new_start(tmp_path: Path) -> None:
