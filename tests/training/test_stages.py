@@ -1,6 +1,5 @@
 """Stages, averages of weights and gradient clipping."""
 
-import signal
 from pathlib import Path
 
 import pytest
@@ -8,7 +7,6 @@ import torch
 from torch import Tensor, nn
 
 from dualstudent import (
-    Callback,
     Recipe,
     Run,
     Trainer,
@@ -20,21 +18,12 @@ from dualstudent import (
 )
 from dualstudent.recipes.reading import read_recipe_table, validate
 from dualstudent.signals import Interrupted
-from dualstudent.training.checkpoint import read_tensors
 from dualstudent.training.model import evaluate_run
 from dualstudent.training.trainer import build_method
 from tests.support.recipes import small_recipe
+from tests.support.runs import RaisesSignalAt, assert_equal_runs
 
 STEPS = 29  # of an epoch
-
-
-class Interrupt(Callback):
-    def __init__(self, step: int) -> None:
-        self._step = step
-
-    def on_step(self, step: int) -> None:
-        if step == self._step:
-            signal.raise_signal(signal.SIGINT)
 
 
 def flatten(network: nn.Module) -> Tensor:
@@ -55,13 +44,6 @@ def staged() -> Recipe:
         {"name": "both"},
     ]
     return validate(table, "of a test")
-
-
-def equal_files(one: Run, other: Run) -> bool:
-    return one.metrics.read_bytes() == other.metrics.read_bytes() and all(
-        torch.equal(tensor, read_tensors(other.model)[0][name])
-        for name, tensor in read_tensors(one.model)[0].items()
-    )
 
 
 def test_a_stage_goes_on_with_the_students_of_the_one_before() -> None:
@@ -89,8 +71,8 @@ def test_a_run_in_stages_continues_bit_for_bit_inside_each(
     step: int, whole: Run, tmp_path: Path
 ) -> None:
     with pytest.raises(Interrupted):
-        train(staged(), tmp_path / "run", Interrupt(step))
-    assert equal_files(resume(tmp_path / "run"), whole)
+        train(staged(), tmp_path / "run", RaisesSignalAt(step))
+    assert_equal_runs(resume(tmp_path / "run"), whole)
     assert [record["stage"] for record in whole.read_metrics()] == ["labels", "both"]
     assert [record["epoch"] for record in whole.read_metrics()] == [1, 2]
 
@@ -112,8 +94,8 @@ def test_adamw_resumes_bit_for_bit_with_its_step_count(tmp_path: Path) -> None:
     adamw = 'optimizer={name="adamw", learning_rate=0.003, clip_norm=1.0}'
     straight = train(small_recipe(adamw), tmp_path / "straight")
     with pytest.raises(Interrupted):
-        train(small_recipe(adamw), tmp_path / "run", Interrupt(40))
-    assert equal_files(resume(tmp_path / "run"), straight)
+        train(small_recipe(adamw), tmp_path / "run", RaisesSignalAt(40))
+    assert_equal_runs(resume(tmp_path / "run"), straight)
 
 
 def test_clipping_bounds_the_first_step_of_each_student() -> None:
@@ -138,6 +120,13 @@ def test_an_average_of_the_weights_is_tested_and_kept(tmp_path: Path) -> None:
     for parameter, mean in zip(kept.parameters(), expected, strict=True):
         torch.testing.assert_close(parameter, mean, rtol=1e-5, atol=1e-6)
     assert not torch.equal(next(kept.parameters()), next(trainer.method.students[0].parameters()))
+
+
+def test_a_run_with_averages_of_the_weights_continues_bit_for_bit(tmp_path: Path) -> None:
+    straight = train(small_recipe("ema.decay=0.9"), tmp_path / "straight")
+    with pytest.raises(Interrupted):
+        train(small_recipe("ema.decay=0.9"), tmp_path / "run", RaisesSignalAt(40))
+    assert_equal_runs(resume(tmp_path / "run"), straight)
 
 
 def test_the_random_state_of_the_caller_is_untouched(tmp_path: Path) -> None:
