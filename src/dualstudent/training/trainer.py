@@ -2,7 +2,7 @@
 
 import dataclasses
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -278,12 +278,15 @@ def build_method(recipe: Recipe, data: PreparedData, before: Method | None = Non
     channels, *size = shape = data.train.shape
     image_size = min(size) if size else None
     classes = len(data.classes)
-    students: list[nn.Module] = [
+    students = [
         build_network(network, channels, classes, image_size, recipe.seed, number)
         for number, network in enumerate(recipe.method.networks(recipe.network))
     ]
     if before is not None:  # first, so that teachers and averages are copies of these weights
         _continue_students(before, students, recipe.method.name)
+    if recipe.optimizer.trunk_scale == 0:  # first, too: copies of a student are frozen like it
+        for student in students:
+            student.freeze_trunk()
     method = _find_method_class(recipe)(students, recipe.method)
     _check_strong_views(recipe, method)
     task = Task(recipe.schedule.epochs, len(data.labels), classes, shape, data.train.value_range)
@@ -298,7 +301,7 @@ def _find_method_class(recipe: Recipe) -> type[Method]:
     return kind
 
 
-def _continue_students(before: Method, students: list[nn.Module], name: str) -> None:
+def _continue_students(before: Method, students: Sequence[nn.Module], name: str) -> None:
     """Copy the weights of student i of the stage before to student i."""
     for old, new in zip(before.students, students, strict=False):
         try:
