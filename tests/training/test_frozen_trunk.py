@@ -33,9 +33,9 @@ def assert_equal_states(found: dict[str, Tensor], expected: dict[str, Tensor]) -
         assert torch.equal(found[name], tensor), name
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_every_network_of_a_method_keeps_the_trunk(name: str) -> None:
-    changes = (FROZEN, f"method.name={name}", "optimizer.clip_norm=1.0", *METHODS[name])
+@pytest.mark.parametrize("method", METHODS)
+def test_every_network_of_a_method_keeps_the_trunk(method: str) -> None:
+    changes = (FROZEN, f"method.name={method}", "optimizer.clip_norm=1.0", *METHODS[method])
     trainer = Trainer(small_recipe(*changes))
     networks = trainer.method.networks | trainer.method.evaluated
     trunks = {name: state_of(each, "trunk") for name, each in networks.items()}
