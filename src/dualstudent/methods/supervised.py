@@ -5,7 +5,6 @@ from typing import Literal
 from pydantic import Field
 
 from dualstudent.batch import Batch, Views
-from dualstudent.losses import classification
 from dualstudent.methods.method import Method, MethodSettings, StudentLoss
 
 
@@ -28,9 +27,7 @@ class Supervised(Method):
 
     def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:
         prediction = self.students[0](batch.views[0])
-        loss = classification(
-            prediction.class_logits, batch.labels, label_smoothing=self.settings.label_smoothing
-        )
+        loss = self.settings.compute_classification(prediction.class_logits, batch.labels)
         return [StudentLoss({"classification": loss})]
 
     @property
