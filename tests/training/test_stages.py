@@ -37,7 +37,7 @@ def staged() -> Recipe:
     table["stages"] = [
         {
             "name": "labels",
-            "method": {"name": "cs", "consistency_weight": 0.0, "mutual_consistency_weight": 0.0},
+            "method": {"name": "supervised", "students": 2},
             "optimizer": {"name": "adamw", "learning_rate": 0.01},
             "schedule": {"epochs": 1},
         },
@@ -51,7 +51,7 @@ def test_a_stage_goes_on_with_the_students_of_the_one_before() -> None:
     while trainer.state.step < STEPS:
         record = trainer.advance()
     assert record is not None
-    assert (record["stage"], trainer.method.settings.name) == ("labels", "cs")
+    assert (record["stage"], trainer.method.settings.name) == ("labels", "supervised")
     before = [p.detach().clone() for p in trainer.method.students.parameters()]
     method = build_method(trainer.recipe.split_stages()[1], trainer.data, trainer.method)
     for after, expected in zip(method.students.parameters(), before, strict=True):
@@ -141,7 +141,7 @@ def test_teachers_and_averages_of_a_stage_begin_with_the_weights_of_the_stage_be
     )
     table["method"] = {"name": "dual-student+mean-teacher"}
     table["stages"] = [
-        {"name": "labels", "method": {"name": "cs", "mutual_consistency_weight": 0.0}},
+        {"name": "labels", "method": {"name": "supervised", "students": 2}},
         {"name": "both"},
     ]
     trainer = Trainer(validate(table, "of a test"))
