@@ -90,6 +90,12 @@ def test_the_last_stage_has_the_method_of_the_recipe() -> None:
         validate(table, "of a test")
 
 
+def test_each_stage_has_a_name_of_its_own() -> None:
+    table = read_recipe_table("demo") | {"stages": [{"name": "same"}, {"name": "same"}]}
+    with pytest.raises(UserError, match="stages: each needs a name of its own"):
+        validate(table, "of a test")
+
+
 def test_adamw_resumes_bit_for_bit_with_its_step_count(tmp_path: Path) -> None:
     adamw = 'optimizer={name="adamw", learning_rate=0.003, clip_norm=1.0}'
     straight = train(small_recipe(adamw), tmp_path / "straight")
