@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from dualstudent.doctor.diagnosis import Diagnosis, Reach
 from dualstudent.doctor.monitor import GradientMonitor, NothingToLearn
 from dualstudent.doctor.parts import name_networks, name_students, split_parts
+from dualstudent.generators import preserve_rng
 from dualstudent.networks.network import find_frozen
 from dualstudent.recipes.schema import Recipe
 from dualstudent.training.evaluation import Evaluator
@@ -47,7 +48,7 @@ def examine(subject: Recipe | Trainer, steps: int = 50) -> Diagnosis:
         >>> diagnosis.healthy, [sorted(reach.norms["student"]) for reach in diagnosis.reach]
         (True, [['class head', 'trunk']])
     """
-    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+    with preserve_rng():
         trainer = subject if isinstance(subject, Trainer) else Trainer(subject.split_stages()[-1])
         with closing(trainer):
             return _Examination(trainer).run(steps)
