@@ -2,7 +2,7 @@
 
 import dataclasses
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -138,6 +138,10 @@ class Trainer:
             self.method.update_averages(within, self.recipe.ema.decay)
         return losses
 
+    def end_epoch(self, epoch: int, steps: Iterable[int]) -> None:
+        """Let the method end epoch ``epoch`` of the current stage, which consisted of ``steps``."""
+        self.method.after_epoch(epoch, map(self._loader.batch, steps))
+
     def check_finite(self) -> None:
         """Check that all losses of this epoch are finite.
 
@@ -245,8 +249,8 @@ class Trainer:
         state, length = self.state, self.schedule.steps_per_epoch
         epoch, last = state.step // length, state.step - 1
         torch.manual_seed(derive_seed(self.recipe.seed, "epoch", epoch - 1))
-        batches = (self._loader.batch(step) for step in range(state.step - length, state.step))
-        self.method.after_epoch((last - self._stage_start) // length, batches)
+        steps = range(state.step - length, state.step)
+        self.end_epoch((last - self._stage_start) // length, steps)
         means = None
         if state.sums is not None:
             means = gather_ranks(self.fabric, state.sums).mean(dim=0) / length
