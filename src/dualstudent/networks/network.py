@@ -2,6 +2,7 @@
 
 from typing import ClassVar, Self
 
+import torch
 from torch import Tensor, nn
 
 from dualstudent.networks.layers import DecoupledHeads
@@ -65,6 +66,11 @@ class Network(nn.Module):
     def forward(self, images: Tensor) -> Prediction:
         prediction: Prediction = self.heads(self.features(images))
         return prediction
+
+
+def list_shapes(network: nn.Module) -> dict[str, torch.Size]:
+    """List the shapes of all tensors by name; equal for networks of the same architecture."""
+    return {name: tensor.shape for name, tensor in network.state_dict().items()}
 
 
 def find_frozen(module: nn.Module) -> set[nn.Module]:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from dualstudent.data.samples import Samples
+from dualstudent.networks.network import list_shapes
 from dualstudent.stability import is_stable
 from dualstudent.training.inference import run_inference
 
@@ -104,7 +105,7 @@ class Evaluator:
         alike = [
             (one, other)
             for one, other in combinations(networks, 2)
-            if _shapes(networks[one]) == _shapes(networks[other])
+            if list_shapes(networks[one]) == list_shapes(networks[other])
         ]
         pieces: dict[str, list[_Verdict]] = {name: [] for name in networks}
         apart = torch.zeros(len(alike), device=self._device)
@@ -190,10 +191,6 @@ def _judge(p: Tensor, p_perturbed: Tensor, labels: Tensor, threshold: float) -> 
 def _percent(which: Tensor, among: Tensor) -> float | None:
     total = int(among.sum())
     return 100 * int((which & among).sum()) / total if total else None
-
-
-def _shapes(network: nn.Module) -> list[tuple[str, torch.Size]]:
-    return [(name, parameter.shape) for name, parameter in network.named_parameters()]
 
 
 def _weight_distance(one: nn.Module, other: nn.Module) -> float:
