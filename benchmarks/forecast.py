@@ -13,10 +13,16 @@ from pathlib import Path
 import torch
 from PIL import Image
 
-from dualstudent import Recipe, load_mnist_5k, load_recipe, prepare, train
-from dualstudent.generators import make_generator
-from dualstudent.recipes.reading import apply_changes, read_recipe_table, validate
-from dualstudent.training.forecast import estimate_seconds
+from dualstudent import (
+    DataSettings,
+    Recipe,
+    estimate_seconds,
+    load_mnist_5k,
+    load_recipe,
+    make_generator,
+    prepare,
+    train,
+)
 
 LABELED, UNLABELED, TEST = 50, 1500, 500
 
@@ -50,9 +56,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_images(folder / "images")
-        own = {"path": str(folder / "images"), "image_size": 28, "channels": 1}
-        table = apply_changes(read_recipe_table("demo") | {"data": own}, [change])
-        recipes = {"demo": load_recipe("demo", [change]), "own images": validate(table, "of files")}
+        demo = load_recipe("demo", [change])
+        own = DataSettings(path=folder / "images", image_size=28, channels=1)
+        recipes = {"demo": demo, "own images": demo.model_copy(update={"data": own})}
         for number, (title, recipe) in enumerate(recipes.items()):
             forecast, actual = compare(recipe, folder / str(number))
             print(f"{title:<14}  {forecast:>12.1f}  {actual:>10.1f}  {forecast / actual:>5.2f}")

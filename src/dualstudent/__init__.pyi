@@ -92,6 +92,7 @@ from .signals import Interrupted as Interrupted
 from .training.callbacks import Callback as Callback
 from .training.evaluation import Evaluation as Evaluation
 from .training.evaluation import Evaluator as Evaluator
+from .training.forecast import estimate_seconds as estimate_seconds
 from .training.inference import Outputs as Outputs
 from .training.inference import Predictions as Predictions
 from .training.inference import predict as predict
