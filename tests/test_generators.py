@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dualstudent.generators import derive_seed, make_generator, seeded_rng
+from dualstudent.generators import derive_seed, make_generator, preserve_rng, seeded_rng
 
 purposes = st.lists(st.integers() | st.text(), max_size=4).map(tuple)
 
@@ -97,3 +97,15 @@ def test_global_state_survives_an_error_in_the_block() -> None:
     with pytest.raises(RuntimeError, match="negative dimension"), seeded_rng(0):
         torch.rand(-1)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_the_generator_of_an_apple_gpu_is_restored_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a generator in the place of that GPU's, as there is none on most machines."""
+    gpu = make_generator("gpu")
+    monkeypatch.setattr("torch.backends.mps.is_available", lambda: True)
+    monkeypatch.setattr("torch.mps.get_rng_state", gpu.get_state)
+    monkeypatch.setattr("torch.mps.set_rng_state", gpu.set_state)
+    before = gpu.get_state()
+    with preserve_rng():
+        gpu.manual_seed(1)
+    assert torch.equal(gpu.get_state(), before)

@@ -81,6 +81,7 @@ from .runs import train as train
 from .signals import Interrupted as Interrupted
 from .training.callbacks import Callback as Callback
 from .training.evaluation import Evaluator as Evaluator
+from .training.forecast import estimate_seconds as estimate_seconds
 from .training.inference import Predictions as Predictions
 from .training.inference import predict as predict
 from .training.inference import run_inference as run_inference

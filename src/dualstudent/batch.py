@@ -31,6 +31,22 @@ ONE_VIEW = Views(("weak",), ("weak",))
 TWO_VIEWS = Views(("weak", "weak"), ("weak", "weak"))
 
 
+def count_epoch_steps(labeled: int, unlabeled: int, size: int, labeled_size: int) -> int:
+    """Count the steps of an epoch: complete batches of a pass over the unlabeled samples.
+
+    Args:
+        labeled: number of samples with a label.
+        unlabeled: number of samples without; if there are none, an epoch goes over the labeled.
+        size: samples per batch.
+        labeled_size: labeled samples per batch.
+
+    Example:
+        >>> count_epoch_steps(50, 3950, size=128, labeled_size=32)
+        41
+    """
+    return unlabeled // max(1, size - labeled_size) if unlabeled else labeled // size
+
+
 @dataclass
 class Batch:
     """Views of B samples with their labels. The unlabeled samples come first.

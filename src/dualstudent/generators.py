@@ -41,13 +41,19 @@ def make_generator(*purpose: int | str, device: torch.device | str = "cpu") -> t
 @contextmanager
 def preserve_rng() -> Iterator[None]:
     """Restore the state of all global generators, also those of GPUs, after the block."""
-    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-        yield
+    # fork_rng handles one kind of GPU only, but torch.manual_seed seeds all.
+    on_mps = torch.mps.get_rng_state() if torch.backends.mps.is_available() else None
+    try:
+        with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+            yield
+    finally:
+        if on_mps is not None:
+            torch.mps.set_rng_state(on_mps)
 
 
 @contextmanager
 def seeded_rng(*purpose: int | str) -> Iterator[None]:
-    """Seed the global CPU generator for the block by ``purpose``; restore its state afterwards.
+    """Seed the global generators for the block by ``purpose``; restore their state afterwards.
 
     For code that takes no generator, such as the initialization of layers.
     """

@@ -8,11 +8,12 @@ import pytest
 
 from dualstudent.experiments.plan import plan
 from dualstudent.experiments.reading import load_experiment
-from dualstudent.experiments.results import find_finished_runs
+from dualstudent.experiments.results import find_finished_runs, read_chosen_on_test
 from dualstudent.experiments.schema import Cell
 from dualstudent.experiments.table import build_table, write_csv
 from dualstudent.training.recorder import summarize_metrics
 from tests.support.experiments import SMALL, runs_of, small_plan
+from tests.support.made_runs import line, made_run, network
 
 
 def test_paper_and_measured_stand_side_by_side(tmp_path: Path) -> None:
@@ -63,6 +64,15 @@ def test_the_best_is_looked_for_among_the_reported_networks(tmp_path: Path) -> N
     assert build_table(planned, {cell: [run]}, "").rows[2][3:] == ["10.00", "1", "8.00"]
     summary = summarize_metrics(run.read_metrics(), ["weak"], seconds=1.0)
     assert (summary["error"], summary["chosen_on_test"]["error"]) == (10.0, 8.0)
+
+
+def test_the_best_is_looked_for_in_the_last_stage(tmp_path: Path) -> None:
+    """A network of an earlier stage may have the same name, but is not the result."""
+    errors = (("labels", 2.0), ("both", 9.0), ("both", 10.0))
+    metrics = [line(e, {"student": network(x)}, stage=s) for e, (s, x) in enumerate(errors, 1)]
+    run = made_run(tmp_path / "run", metrics)
+    assert run.read_result()["chosen_on_test"]["error"] == 9.0
+    assert read_chosen_on_test(run, "error") == 9.0
 
 
 def test_epochs_without_a_test_do_not_count(tmp_path: Path) -> None:

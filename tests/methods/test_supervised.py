@@ -5,8 +5,9 @@ import torch
 from torch import Tensor, nn
 
 from dualstudent.batch import Batch, Views
-from dualstudent.methods import Supervised
+from dualstudent.methods import Supervised, SupervisedSettings
 from dualstudent.prediction import Prediction
+from tests.support.linear_student import LinearSoftmax, linear_batch, probabilities
 
 
 class Echo(nn.Module):
@@ -41,6 +42,20 @@ def test_it_asks_for_labeled_samples_in_one_view() -> None:
     assert Supervised.views == Views(labeled=("weak",), unlabeled=())
 
 
-def test_it_trains_one_student() -> None:
+def test_it_trains_one_student_unless_told_otherwise() -> None:
     with pytest.raises(ValueError, match="1 student"):
         Supervised([Echo(), Echo()])
+
+
+def test_each_of_several_students_learns_the_labels_by_itself() -> None:
+    students, batch = [LinearSoftmax(0), LinearSoftmax(1)], linear_batch([2, 0, 1])
+    several = Supervised(students, SupervisedSettings(students=2)).losses(batch, ramp=1.0)
+    for student, loss in zip(students, several, strict=True):
+        p = probabilities(batch.views[0].numpy() @ student.w.T)
+        expected = -(log(p[0, 2]) + log(p[1, 0]) + log(p[2, 1])) / 3
+        assert loss.total.item() == pytest.approx(expected, rel=1e-9)
+        gradients = torch.autograd.grad(
+            loss.total, [each.weight for each in students], allow_unused=True
+        )
+        reached = [gradient is not None for gradient in gradients]
+        assert reached == [each is student for each in students]

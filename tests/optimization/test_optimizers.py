@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from dualstudent import DigitsCNN
+from dualstudent import DigitsCNN, UserError
 from dualstudent.optimization.optimizers import (
     SCALE,
     AdamWSettings,
@@ -55,3 +55,17 @@ def test_a_step_moves_each_group_at_its_own_rate() -> None:
     moved = [(b - p.detach()).item() for b, p in zip(before, network.parameters(), strict=True)]
     assert moved == pytest.approx([0.1 * 1.9 * 0.25, 0.1 * 1.9])  # Nesterov's first step
     assert {group[SCALE] for group in optimizer.param_groups} == {0.25, 1.0}
+
+
+def test_a_frozen_trunk_is_left_to_no_optimizer() -> None:
+    network = DigitsCNN()
+    optimizer = SGDSettings(learning_rate=0.1, trunk_scale=0).build(network)
+    owned = [id(p) for group in optimizer.param_groups for p in group["params"]]
+    assert owned == [id(p) for p in network.heads.parameters()]
+
+
+@pytest.mark.parametrize("scale", [0, 0.5])
+def test_a_network_without_heads_has_no_trunk_to_slow_down(scale: float) -> None:
+    with pytest.raises(UserError, match=r"trunk_scale = .*: Linear has no heads.*; use 1$"):
+        SGDSettings(learning_rate=0.1, trunk_scale=scale).build(nn.Linear(1, 1))
+    assert SGDSettings(learning_rate=0.1).build(nn.Linear(1, 1)).param_groups

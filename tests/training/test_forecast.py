@@ -1,8 +1,13 @@
+import time
+from collections.abc import Iterable
+
 import pytest
 import torch
 
 from dualstudent import Recipe
+from dualstudent.batch import Batch
 from dualstudent.data.prepare import prepare
+from dualstudent.methods import Method
 from dualstudent.training import forecast
 from dualstudent.training.evaluation import Evaluator
 from dualstudent.training.forecast import estimate_seconds
@@ -39,6 +44,27 @@ def test_a_run_takes_its_steps_and_its_evaluations(steps: list[int]) -> None:
     tested = 4 * 3 * 355 / 250  # after 8, 16, 24 and 30 epochs
     assert estimate(recipe) == pytest.approx(0.5 * total + tested)
     assert steps == [0, 1, 2, 3, 4]  # of two seconds, and the first one before
+
+
+def test_an_epoch_that_is_gone_over_again_takes_longer(
+    steps: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a method that looks at every batch once more, 0.25 s each, after epochs 3, 5, …, 29."""
+    clock = [0.0]
+    measured = time.perf_counter
+
+    def after_epoch(_: Method, epoch: int, batches: Iterable[Batch]) -> None:
+        if epoch >= 2 and epoch % 2 == 0:
+            clock[0] += 0.25 * len(list(batches))
+
+    monkeypatch.setattr("time.perf_counter", lambda: measured() + clock[0])
+    monkeypatch.setattr(forecast, "_SECONDS", 1e9)
+    without = estimate(small_recipe("schedule.epochs=30"))
+    monkeypatch.setattr(Method, "after_epoch", after_epoch)
+    steps.clear()
+    recipe = small_recipe("schedule.epochs=30")
+    per_epoch = Trainer(recipe).total_steps / 30
+    assert estimate(recipe) - without == pytest.approx(14 * 0.25 * per_epoch)
 
 
 def test_a_forecast_takes_no_longer_than_the_training(

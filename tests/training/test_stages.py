@@ -1,6 +1,5 @@
 """Stages, averages of weights and gradient clipping."""
 
-import signal
 from pathlib import Path
 
 import pytest
@@ -8,7 +7,6 @@ import torch
 from torch import Tensor, nn
 
 from dualstudent import (
-    Callback,
     Recipe,
     Run,
     Trainer,
@@ -20,21 +18,12 @@ from dualstudent import (
 )
 from dualstudent.recipes.reading import read_recipe_table, validate
 from dualstudent.signals import Interrupted
-from dualstudent.training.checkpoint import read_tensors
 from dualstudent.training.model import evaluate_run
 from dualstudent.training.trainer import build_method
 from tests.support.recipes import small_recipe
+from tests.support.runs import RaisesSignalAt, assert_equal_runs
 
 STEPS = 29  # of an epoch
-
-
-class Interrupt(Callback):
-    def __init__(self, step: int) -> None:
-        self._step = step
-
-    def on_step(self, step: int) -> None:
-        if step == self._step:
-            signal.raise_signal(signal.SIGINT)
 
 
 def flatten(network: nn.Module) -> Tensor:
@@ -48,7 +37,7 @@ def staged() -> Recipe:
     table["stages"] = [
         {
             "name": "labels",
-            "method": {"name": "cs", "consistency_weight": 0.0, "mutual_consistency_weight": 0.0},
+            "method": {"name": "supervised", "students": 2},
             "optimizer": {"name": "adamw", "learning_rate": 0.01},
             "schedule": {"epochs": 1},
         },
@@ -57,19 +46,12 @@ def staged() -> Recipe:
     return validate(table, "of a test")
 
 
-def equal_files(one: Run, other: Run) -> bool:
-    return one.metrics.read_bytes() == other.metrics.read_bytes() and all(
-        torch.equal(tensor, read_tensors(other.model)[0][name])
-        for name, tensor in read_tensors(one.model)[0].items()
-    )
-
-
 def test_a_stage_goes_on_with_the_students_of_the_one_before() -> None:
     trainer = Trainer(staged())
     while trainer.state.step < STEPS:
         record = trainer.advance()
     assert record is not None
-    assert (record["stage"], trainer.method.settings.name) == ("labels", "cs")
+    assert (record["stage"], trainer.method.settings.name) == ("labels", "supervised")
     before = [p.detach().clone() for p in trainer.method.students.parameters()]
     method = build_method(trainer.recipe.split_stages()[1], trainer.data, trainer.method)
     for after, expected in zip(method.students.parameters(), before, strict=True):
@@ -89,8 +71,8 @@ def test_a_run_in_stages_continues_bit_for_bit_inside_each(
     step: int, whole: Run, tmp_path: Path
 ) -> None:
     with pytest.raises(Interrupted):
-        train(staged(), tmp_path / "run", Interrupt(step))
-    assert equal_files(resume(tmp_path / "run"), whole)
+        train(staged(), tmp_path / "run", RaisesSignalAt(step))
+    assert_equal_runs(resume(tmp_path / "run"), whole)
     assert [record["stage"] for record in whole.read_metrics()] == ["labels", "both"]
     assert [record["epoch"] for record in whole.read_metrics()] == [1, 2]
 
@@ -108,12 +90,18 @@ def test_the_last_stage_has_the_method_of_the_recipe() -> None:
         validate(table, "of a test")
 
 
+def test_each_stage_has_a_name_of_its_own() -> None:
+    table = read_recipe_table("demo") | {"stages": [{"name": "same"}, {"name": "same"}]}
+    with pytest.raises(UserError, match="stages: each needs a name of its own"):
+        validate(table, "of a test")
+
+
 def test_adamw_resumes_bit_for_bit_with_its_step_count(tmp_path: Path) -> None:
     adamw = 'optimizer={name="adamw", learning_rate=0.003, clip_norm=1.0}'
     straight = train(small_recipe(adamw), tmp_path / "straight")
     with pytest.raises(Interrupted):
-        train(small_recipe(adamw), tmp_path / "run", Interrupt(40))
-    assert equal_files(resume(tmp_path / "run"), straight)
+        train(small_recipe(adamw), tmp_path / "run", RaisesSignalAt(40))
+    assert_equal_runs(resume(tmp_path / "run"), straight)
 
 
 def test_clipping_bounds_the_first_step_of_each_student() -> None:
@@ -140,6 +128,13 @@ def test_an_average_of_the_weights_is_tested_and_kept(tmp_path: Path) -> None:
     assert not torch.equal(next(kept.parameters()), next(trainer.method.students[0].parameters()))
 
 
+def test_a_run_with_averages_of_the_weights_continues_bit_for_bit(tmp_path: Path) -> None:
+    straight = train(small_recipe("ema.decay=0.9"), tmp_path / "straight")
+    with pytest.raises(Interrupted):
+        train(small_recipe("ema.decay=0.9"), tmp_path / "run", RaisesSignalAt(40))
+    assert_equal_runs(resume(tmp_path / "run"), straight)
+
+
 def test_the_random_state_of_the_caller_is_untouched(tmp_path: Path) -> None:
     before = torch.get_rng_state()
     train(small_recipe("schedule.epochs=1"), tmp_path / "run")
@@ -152,7 +147,7 @@ def test_teachers_and_averages_of_a_stage_begin_with_the_weights_of_the_stage_be
     )
     table["method"] = {"name": "dual-student+mean-teacher"}
     table["stages"] = [
-        {"name": "labels", "method": {"name": "cs", "mutual_consistency_weight": 0.0}},
+        {"name": "labels", "method": {"name": "supervised", "students": 2}},
         {"name": "both"},
     ]
     trainer = Trainer(validate(table, "of a test"))

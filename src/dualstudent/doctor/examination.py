@@ -1,7 +1,8 @@
 """Checks, in real training steps, that gradients reach the right networks.
 
 Every loss term must reach its own student and no other network; only students learn; every
-student changes; and every network is in training mode when a step begins.
+student changes; and every network is in training mode when a step begins. A frozen trunk is
+exempt: it neither learns nor changes.
 """
 
 import math
@@ -13,6 +14,8 @@ from torch import Tensor, nn
 from dualstudent.doctor.diagnosis import Diagnosis, Reach
 from dualstudent.doctor.monitor import GradientMonitor, NothingToLearn
 from dualstudent.doctor.parts import name_networks, name_students, split_parts
+from dualstudent.generators import preserve_rng
+from dualstudent.networks.network import find_frozen
 from dualstudent.recipes.schema import Recipe
 from dualstudent.training.evaluation import Evaluator
 from dualstudent.training.trainer import Trainer
@@ -45,7 +48,7 @@ def examine(subject: Recipe | Trainer, steps: int = 50) -> Diagnosis:
         >>> diagnosis.healthy, [sorted(reach.norms["student"]) for reach in diagnosis.reach]
         (True, [['class head', 'trunk']])
     """
-    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+    with preserve_rng():
         trainer = subject if isinstance(subject, Trainer) else Trainer(subject.split_stages()[-1])
         with closing(trainer):
             return _Examination(trainer).run(steps)
@@ -59,6 +62,7 @@ class _Examination:
         self._students = name_students(self._method)
         self._networks = name_networks(self._method)
         self._parts = split_parts(self._method)
+        self._frozen = find_frozen(self._method)
         self._initial = {p: p.detach().clone() for p in self._method.parameters()}
         self._statistics = {name: _statistics(s) for name, s in self._students.items()}
         self._monitor = GradientMonitor(
@@ -127,10 +131,11 @@ class _Examination:
     def _check_owners(self) -> None:
         optimizers = self._trainer.state.optimizers
         owned = {p for each in optimizers for group in each.param_groups for p in group["params"]}
+        frozen = {p for layer in self._frozen for p in layer.parameters()}
         for part in self._parts:
             where, parameters = f"the {part.name} of {part.network}", part.parameters.values()
             if part.network in self._students:
-                if not owned.issuperset(parameters):
+                if not (owned | frozen).issuperset(parameters):
                     self._add_finding(f"{where} is not entirely in an optimizer")
             elif not owned.isdisjoint(parameters):
                 self._add_finding(f"{where} is in an optimizer, but is no student")
@@ -139,7 +144,7 @@ class _Examination:
 
     def _check_modes(self, moment: str) -> None:
         for name, network in self._networks.items():
-            if not all(module.training for module in network.modules()):
+            if not all(each.training or each in self._frozen for each in network.modules()):
                 self._add_finding(f"{name} is left in evaluation mode after {moment}")
         self._method.train()  # so that each moment is checked on its own
 
@@ -187,5 +192,9 @@ class _Examination:
 
 
 def _statistics(network: nn.Module) -> dict[str, Tensor]:
-    buffers = network.named_buffers()
-    return {name: b.clone() for name, b in buffers if name.endswith(("_mean", "_var"))}
+    frozen = {buffer for layer in find_frozen(network) for buffer in layer.buffers()}
+    return {
+        name: buffer.clone()
+        for name, buffer in network.named_buffers()
+        if name.endswith(("_mean", "_var")) and buffer not in frozen
+    }

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from dualstudent.batch import count_epoch_steps
 from dualstudent.data.batching.loader import BatchSettings
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import ImageSamples
@@ -35,15 +36,11 @@ def count_steps(recipe: Recipe) -> int:
         >>> count_steps(load_recipe("cifar10")) // 300
         980
     """
-    batch, samples, labels = recipe.batch, _count_samples(recipe), _count_labels(recipe)
-    unlabeled = max(batch.size - batch.labeled, 1)  # training refuses 0
+    labels, batch = _count_labels(recipe), recipe.batch
+    unlabeled = _count_samples(recipe) - labels
     if recipe.data.target is not None:
-        per_epoch = SOURCES[recipe.data.target].train // unlabeled
-    elif labels == samples:
-        per_epoch = samples // batch.size
-    else:
-        per_epoch = (samples - labels) // unlabeled
-    return recipe.epochs * per_epoch
+        unlabeled = SOURCES[recipe.data.target].train
+    return recipe.epochs * count_epoch_steps(labels, unlabeled, batch.size, batch.labeled)
 
 
 @dataclass(frozen=True)

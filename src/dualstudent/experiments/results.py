@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from dualstudent.experiments.plan import Plan
 from dualstudent.experiments.schema import Cell, Measure
-from dualstudent.training.run import Run
+from dualstudent.training.run import Run, select_last_stage
 
 FinishedRuns: TypeAlias = Mapping[Cell, list[Run]]  # one run per seed, in the order of the seeds
 
@@ -41,12 +41,15 @@ def read_headline(run: Run, measure: Measure) -> float:
 
 
 def read_chosen_on_test(run: Run, measure: Measure) -> float:
-    """Best headline network and epoch by test error, as in the paper; too optimistic."""
+    """Best headline network and epoch of the last stage by test error, as in the paper.
+
+    This is too optimistic.
+    """
     best = max if measure == "accuracy" else min
     networks = run.read_result()["headline"]
     return best(
         _read_value(figures, measure)
-        for record in run.read_metrics()
+        for record in select_last_stage(run.read_metrics())
         for name, figures in record["test"].items()
         if name in networks
     )

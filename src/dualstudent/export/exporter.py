@@ -18,7 +18,7 @@ from dualstudent.export.model import (
     fold_state,
 )
 from dualstudent.methods import Method
-from dualstudent.networks.network import NetworkSettings
+from dualstudent.networks.network import NetworkSettings, list_shapes
 from dualstudent.recipes.reading import to_toml
 from dualstudent.recipes.schema import DeviceSettings, Recipe
 from dualstudent.training.inference import run_inference
@@ -122,16 +122,12 @@ def _build_card(run: Run, trainer: Trainer, student: str, classes: tuple[str, ..
 def find_architecture(name: str, method: Method, recipe: Recipe) -> NetworkSettings:
     """The architecture of an evaluated network: that of the student with the same shapes."""
     settings = recipe.method.networks(recipe.network)
-    shapes = _shapes(method.evaluated[name])
+    shapes = list_shapes(method.evaluated[name])
     return next(
         each
         for student, each in zip(method.students, settings, strict=True)
-        if _shapes(student) == shapes
+        if list_shapes(student) == shapes
     )
-
-
-def _shapes(network: nn.Module) -> dict[str, torch.Size]:
-    return {name: tensor.shape for name, tensor in network.state_dict().items()}
 
 
 def _drop_paths(recipe: Recipe) -> str:

@@ -16,7 +16,12 @@ from torch import Tensor
 
 from dualstudent import losses
 from dualstudent.batch import Batch
-from dualstudent.methods.method import Method, MethodSettings, StudentLoss
+from dualstudent.methods.method import (
+    ClassificationAverage,
+    Method,
+    MethodSettings,
+    StudentLoss,
+)
 from dualstudent.prediction import Prediction
 
 Weight = Annotated[float, Field(ge=0)]
@@ -34,7 +39,7 @@ class ConsistencySettings(MethodSettings):
     distance: Literal["mse", "kl"] = Field(
         "mse", description="ℛ of Eq. 1 and Eq. 5, between two predictions"
     )
-    classification_average: Literal["batch", "labeled"] = Field(
+    classification_average: ClassificationAverage = Field(
         "batch", description="average the cross entropy over the batch or its labeled samples"
     )
 
@@ -75,11 +80,8 @@ def consistency_terms(
     """
     class_logits, consistency_logits, _ = prediction
     return {
-        "classification": losses.classification(
-            class_logits,
-            labels,
-            settings.classification_average == "batch",
-            settings.label_smoothing,
+        "classification": settings.compute_classification(
+            class_logits, labels, settings.classification_average
         ),
         "logit_distance": settings.logit_distance_weight
         * losses.logit_distance(class_logits, consistency_logits),

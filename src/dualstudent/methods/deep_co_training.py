@@ -21,7 +21,13 @@ from dualstudent.adversarial import fast_gradient_sign, freeze_statistics
 from dualstudent.batch import ONE_VIEW, Batch
 from dualstudent.errors import UserError
 from dualstudent.methods.consistency import Weight
-from dualstudent.methods.method import Method, MethodSettings, StudentLoss, Task
+from dualstudent.methods.method import (
+    ClassificationAverage,
+    Method,
+    MethodSettings,
+    StudentLoss,
+    Task,
+)
 from dualstudent.prediction import Prediction
 
 
@@ -36,7 +42,7 @@ class DeepCoTrainingSettings(MethodSettings):
         0.5, description="λ_dif, weight of the term that keeps the students different"
     )
     epsilon: float = Field(0.02, gt=0, description="change of a normalized value by an attack")
-    classification_average: Literal["batch", "labeled"] = Field(
+    classification_average: ClassificationAverage = Field(
         "labeled", description="average the cross entropy over the batch or its labeled samples"
     )
 
@@ -122,11 +128,8 @@ class DeepCoTraining(Method):
         disagreement = losses.jensen_shannon(own.class_logits, other.probabilities)
         return StudentLoss(
             {
-                "classification": losses.classification(
-                    own.class_logits,
-                    batch.labels,
-                    settings.classification_average == "batch",
-                    settings.label_smoothing,
+                "classification": settings.compute_classification(
+                    own.class_logits, batch.labels, settings.classification_average
                 ),
                 "cotraining": settings.cotraining_weight
                 * ramp

@@ -21,6 +21,7 @@ from dualstudent.errors import UserError
 from dualstudent.methods.mean_teacher import MeanTeacher, MeanTeacherOptions
 from dualstudent.methods.method import Method, MethodSettings, Task
 from dualstudent.methods.pi import PiModel, PiOptions
+from dualstudent.networks.network import find_frozen
 
 
 class AverageOptions(MethodSettings):
@@ -62,7 +63,8 @@ class FastSWA(Method):
             self.average.module.load_state_dict(student.state_dict())
         elif since % self.settings.average_every == 0:
             self.average.update_parameters(student)
-            update_bn((batch.views[0] for batch in batches), self.average)
+            if not find_frozen(student):  # frozen statistics are those of the student
+                update_bn((batch.views[0] for batch in batches), self.average)
 
     @property
     def networks(self) -> dict[str, nn.Module]:

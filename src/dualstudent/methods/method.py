@@ -4,16 +4,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from dualstudent import losses
 from dualstudent.batch import TWO_VIEWS, Batch, Views
 from dualstudent.methods.ema import copy_without_gradient, start_up_decay, update_ema
 from dualstudent.networks.network import NetworkSettings
 from dualstudent.settings import Settings
+
+ClassificationAverage = Literal["batch", "labeled"]
+"""Whether ℒ_cls is an average over the batch or over its labeled samples."""
 
 
 @dataclass
@@ -64,6 +68,23 @@ class MethodSettings(Settings):
     def student_count(self) -> int:
         """Number of students; each has its own optimizer."""
         return 1
+
+    def compute_classification(
+        self, class_logits: Tensor, labels: Tensor, average: ClassificationAverage = "batch"
+    ) -> Tensor:
+        """Compute ℒ_cls of a student with the label smoothing of these settings.
+
+        Every method has this term, from here, so that the shared settings hold for all.
+
+        Args:
+            class_logits: (B, C).
+            labels: (B,) int64, −1 where unlabeled.
+            average: what the sum is divided by.
+
+        Returns:
+            A scalar; 0 if no sample is labeled.
+        """
+        return losses.classification(class_logits, labels, average == "batch", self.label_smoothing)
 
     def networks(self, network: NetworkSettings) -> list[NetworkSettings]:
         """Return the network of each student, given the network of the recipe."""

@@ -5,7 +5,6 @@ from typing import Literal
 from pydantic import Field
 
 from dualstudent.batch import Batch, Views
-from dualstudent.losses import classification
 from dualstudent.methods.method import Method, MethodSettings, StudentLoss
 
 
@@ -16,10 +15,19 @@ class SupervisedSettings(MethodSettings):
     confidence_threshold: float = Field(
         0.8, ge=0, lt=1, description="ξ of Eq. 3, above which predictions are reported as stable"
     )
+    students: int = Field(
+        1,
+        ge=1,
+        description="number of students, each on its own; as many as the stage after it has",
+    )
+
+    @property
+    def student_count(self) -> int:
+        return self.students
 
 
 class Supervised(Method):
-    """Cross entropy on the labels only."""
+    """Cross entropy on the labels only; several students see the same batches."""
 
     summary = "labeled samples only"
     Settings = SupervisedSettings
@@ -27,11 +35,9 @@ class Supervised(Method):
     views = Views(labeled=("weak",), unlabeled=())
 
     def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:
-        prediction = self.students[0](batch.views[0])
-        loss = classification(
-            prediction.class_logits, batch.labels, label_smoothing=self.settings.label_smoothing
-        )
-        return [StudentLoss({"classification": loss})]
+        logits = [student(batch.views[0]).class_logits for student in self.students]
+        classify = self.settings.compute_classification
+        return [StudentLoss({"classification": classify(each, batch.labels)}) for each in logits]
 
     @property
     def confidence_threshold(self) -> float:

@@ -16,7 +16,13 @@ from dualstudent.adversarial import freeze_statistics, virtual_adversarial
 from dualstudent.batch import ONE_VIEW, Batch
 from dualstudent.errors import UserError
 from dualstudent.methods.consistency import Weight
-from dualstudent.methods.method import Method, MethodSettings, StudentLoss, Task
+from dualstudent.methods.method import (
+    ClassificationAverage,
+    Method,
+    MethodSettings,
+    StudentLoss,
+    Task,
+)
 from dualstudent.prediction import Prediction
 
 
@@ -39,7 +45,7 @@ class VATSettings(MethodSettings):
     finite_difference: float = Field(0.1, gt=0, description="ξ, step of the search for r")
     power_iterations: int = Field(1, ge=1, description="steps of the search for r")
     entropy_weight: Weight = Field(0.0, description="μ, weight of entropy minimization")
-    classification_average: Literal["batch", "labeled"] = Field(
+    classification_average: ClassificationAverage = Field(
         "labeled", description="average the cross entropy over the batch or its labeled samples"
     )
 
@@ -87,11 +93,8 @@ class VAT(Method):
         with freeze_statistics(student):
             changed: Prediction = student(batch.views[0] + change)
         terms = {
-            "classification": losses.classification(
-                logits,
-                batch.labels,
-                settings.classification_average == "batch",
-                settings.label_smoothing,
+            "classification": settings.compute_classification(
+                logits, batch.labels, settings.classification_average
             ),
             "adversarial": settings.adversarial_weight
             * ramp

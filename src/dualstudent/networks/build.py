@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, cast
 
 import torch
 from pydantic import Field
-from torch import nn
 
 from dualstudent import networks
 from dualstudent.discovery import import_folder
@@ -37,7 +36,7 @@ def build_network(
     image_size: int | None,
     seed: int,
     student: int,
-) -> nn.Module:
+) -> Network:
     """Build a network whose initial weights are a function of (seed, student).
 
     It is in channels-last memory format, which makes convolutions on a CPU up to 1.4 times faster.
@@ -58,7 +57,7 @@ def build_network(
         # Each network takes the number of channels and of classes, then its own settings.
         built = cast(Any, network)(channels, classes, **settings.model_dump(exclude={"name"}))
     _check_suits(settings.name, built.smallest_image, image_size)
-    return cast(nn.Module, built.to(memory_format=torch.channels_last))
+    return cast(Network, built.to(memory_format=torch.channels_last))
 
 
 def _check_suits(name: str, smallest: int | None, image_size: int | None) -> None:

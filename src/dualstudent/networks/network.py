@@ -1,7 +1,8 @@
 """The base class of networks: a trunk and decoupled heads."""
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
+import torch
 from torch import Tensor, nn
 
 from dualstudent.networks.layers import DecoupledHeads
@@ -21,6 +22,9 @@ class Network(nn.Module):
     Args:
         trunk: maps images to a feature map (B, D, h, w) of any size.
         heads: get the mean of the feature map, (B, D).
+
+    Attributes:
+        is_frozen: whether the trunk keeps its weights and batch-norm statistics.
     """
 
     Settings: ClassVar[type[NetworkSettings]]
@@ -30,6 +34,29 @@ class Network(nn.Module):
     def __init__(self, trunk: nn.Module, heads: DecoupledHeads) -> None:
         super().__init__()
         self.trunk, self.heads = trunk, heads
+        self.is_frozen = False
+
+    def freeze_trunk(self) -> None:
+        """Keep the weights and the batch-norm statistics of the trunk as they are now.
+
+        The trunk receives no gradient and stays in evaluation mode, also in copies of the network.
+
+        Example:
+            >>> from dualstudent.networks import DigitsCNN
+            >>> network = DigitsCNN()
+            >>> network.freeze_trunk()
+            >>> network.train().trunk.training, network.heads.training
+            (False, True)
+        """
+        self.is_frozen = True
+        self.trunk.requires_grad_(False).eval()
+
+    def train(self, mode: bool = True) -> Self:
+        """Set the training mode, except for a frozen trunk."""
+        super().train(mode)
+        if self.is_frozen:
+            self.trunk.eval()
+        return self
 
     def features(self, images: Tensor) -> Tensor:
         """Compute the input of the heads, (B, D)."""
@@ -39,3 +66,14 @@ class Network(nn.Module):
     def forward(self, images: Tensor) -> Prediction:
         prediction: Prediction = self.heads(self.features(images))
         return prediction
+
+
+def list_shapes(network: nn.Module) -> dict[str, torch.Size]:
+    """List the shapes of all tensors by name; equal for networks of the same architecture."""
+    return {name: tensor.shape for name, tensor in network.state_dict().items()}
+
+
+def find_frozen(module: nn.Module) -> set[nn.Module]:
+    """Find the layers of all frozen trunks in ``module``."""
+    networks = (each for each in module.modules() if isinstance(each, Network) and each.is_frozen)
+    return {layer for network in networks for layer in network.trunk.modules()}

@@ -7,6 +7,7 @@ from pydantic import Field
 from torch import nn
 from torch.optim import SGD, AdamW, Optimizer
 
+from dualstudent.errors import UserError
 from dualstudent.settings import Settings
 
 Groups = list[dict[str, Any]]
@@ -20,7 +21,9 @@ class OptimizerSettings(Settings):
     learning_rate: float = Field(gt=0, description="γ₀, the largest learning rate")
     weight_decay: float = Field(1e-4, ge=0)
     trunk_scale: float = Field(
-        1.0, ge=0, description="learning rate of the trunk, as a multiple of that of the heads"
+        1.0,
+        ge=0,
+        description="learning rate of the trunk, as a multiple of that of the heads; 0 freezes it",
     )
     decay_norms_and_biases: bool = Field(
         True, description="whether weight decay applies to norms and biases, too"
@@ -31,10 +34,19 @@ class OptimizerSettings(Settings):
 
     @abstractmethod
     def build(self, network: nn.Module) -> Optimizer:
-        """Build an optimizer for all parameters of ``network``."""
+        """Build an optimizer for all parameters of ``network``, except a frozen trunk.
+
+        Raises:
+            UserError: if ``trunk_scale`` is not 1 and the network has no ``heads``.
+        """
 
     def make_groups(self, network: nn.Module) -> Groups:
         """Group the parameters of a network by learning rate and weight decay."""
+        if self.trunk_scale != 1 and not hasattr(network, "heads"):
+            raise UserError(
+                f"optimizer.trunk_scale = {self.trunk_scale:g}: {type(network).__name__} has no "
+                "heads, so it has no trunk either; use 1"
+            )
         heads = {id(p) for p in getattr(network, "heads", network).parameters()}
         found: dict[tuple[float, float], list[nn.Parameter]] = {}
         for parameter in network.parameters():
@@ -45,6 +57,7 @@ class OptimizerSettings(Settings):
         return [
             {"params": parameters, SCALE: scale, "weight_decay": decay}
             for (scale, decay), parameters in found.items()
+            if scale > 0
         ]
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dualstudent.batch import count_epoch_steps
 from dualstudent.data.images.check import DataCheck
 from dualstudent.data.images.decoding import Channels
 from dualstudent.data.prepare import OF_PUBLISHED
@@ -130,7 +131,9 @@ def choose_recipe(check: DataCheck, cuda: bool, wanted: Mapping[str, Any] | None
         labeled -= check.labeled_copies
         unlabeled = unlabeled and max(1, unlabeled - check.unlabeled_copies)
     network, why_network = _choose_network(data["channels"], data["image_size"], cuda)
-    batch, per_epoch = _choose_batch(labeled, unlabeled, wanted.get("batch", {}))
+    batch = _choose_batch(labeled, unlabeled, wanted.get("batch", {}))
+    # At least 1: training refuses a batch that cannot be filled, and says why.
+    per_epoch = max(1, count_epoch_steps(labeled, unlabeled, batch["size"], batch["labeled"]))
     default = max(_FEWEST_EPOCHS, round(_STEPS["cuda" if cuda else "cpu"] / per_epoch))
     epochs = wanted.get("schedule", {}).get("epochs", default)
     reasons |= {
@@ -230,18 +233,16 @@ def _choose_validation(check: DataCheck) -> tuple[float, str]:
     return _VALIDATION, "there is no test part; this share of the labels is the validation part"
 
 
-def _choose_batch(
-    labeled: int, unlabeled: int, wanted: Mapping[str, int]
-) -> tuple[dict[str, int], int]:
-    """Choose the composition of a batch; also return the steps per epoch."""
+def _choose_batch(labeled: int, unlabeled: int, wanted: Mapping[str, int]) -> dict[str, int]:
+    """Choose the composition of a batch."""
     if not unlabeled:
         default = max(2, min(_LABELED + _UNLABELED, labeled))
         size = wanted.get("size", wanted.get("labeled", default))
-        return {"size": size, "labeled": size}, max(1, labeled // size)
+        return {"size": size, "labeled": size}
     share = wanted.get("size", _LABELED + _UNLABELED) * _LABELED // (_LABELED + _UNLABELED)
     known = wanted.get("labeled", max(1, min(_LABELED, share, labeled)))
     size = wanted.get("size", known + min(_UNLABELED, unlabeled))
-    return {"size": size, "labeled": known}, max(1, unlabeled // max(1, size - known))
+    return {"size": size, "labeled": known}
 
 
 def _explain_labeled(each: int, labels: int) -> str:

@@ -92,7 +92,10 @@ class Recipe(Settings):
     device: DeviceSettings = DeviceSettings()
 
     @model_validator(mode="after")
-    def _check_last_stage(self) -> Self:
+    def _check_stages(self) -> Self:
+        names = [stage.name for stage in self.stages]
+        if len(set(names)) < len(names):
+            raise ValueError(f"stages: each needs a name of its own, not {', '.join(names)}")
         if self.stages and self.stages[-1].method not in (None, self.method):
             raise ValueError(
                 "stages: the last one has the method of the recipe; set method in the recipe"

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from dualstudent.data.samples import Samples
+from dualstudent.networks.network import list_shapes
 from dualstudent.stability import is_stable
 from dualstudent.training.inference import run_inference
 
@@ -104,7 +105,7 @@ class Evaluator:
         pairs = [
             (one, other)
             for one, other in combinations(networks, 2)
-            if _list_shapes(networks[one]) == _list_shapes(networks[other])
+            if list_shapes(networks[one]) == list_shapes(networks[other])
         ]
         pieces: dict[str, list[_SampleResults]] = {name: [] for name in networks}
         distances = torch.zeros(len(pairs), device=self._device)
@@ -192,10 +193,6 @@ def _evaluate_samples(
 def _compute_percent(which: Tensor, among: Tensor) -> float | None:
     total = int(among.sum())
     return 100 * int((which & among).sum()) / total if total else None
-
-
-def _list_shapes(network: nn.Module) -> list[tuple[str, torch.Size]]:
-    return [(name, parameter.shape) for name, parameter in network.named_parameters()]
 
 
 def _compute_weight_distance(one: nn.Module, other: nn.Module) -> float:

@@ -9,18 +9,19 @@ from functools import partial
 import torch
 
 from dualstudent.data.prepared import PreparedData
-from dualstudent.generators import preserve_rng
+from dualstudent.generators import make_generator, preserve_rng
 from dualstudent.recipes.schema import DeviceSettings, Recipe
 from dualstudent.training.evaluation import Evaluator
 from dualstudent.training.inference import CHUNK
 from dualstudent.training.trainer import Trainer
 
 _SECONDS = 2.0  # duration of the measurement
+_BATCHES = 4  # of the end of an epoch
 _LONG = 4.0  # if the first step takes so many seconds, its warm-up hardly matters
 
 
 def estimate_seconds(recipe: Recipe, data: PreparedData) -> float:
-    """Estimate the duration of a run in seconds from a few steps and a part of an evaluation.
+    """Estimate the duration of a run in seconds from a few steps and parts of the ends of epochs.
 
     Nothing is written, and the global random state is unchanged.
 
@@ -35,9 +36,10 @@ def _estimate_stage(recipe: Recipe, data: PreparedData) -> float:
     here = recipe.model_copy(update={"device": use_one_process(recipe.device)})
     with preserve_rng(), closing(Trainer(here, data)) as trainer:
         steps = trainer.total_steps * measure_step(trainer, _SECONDS)
+        ends = recipe.epochs * measure_epoch_end(trainer, _SECONDS)
         evaluations = math.ceil(recipe.epochs / recipe.evaluation.every)
-        # All devices share the steps; only one evaluates.
-        return steps / count_gpus(recipe) + evaluations * measure_evaluation(trainer)
+        # All devices share the batches; only one evaluates.
+        return (steps + ends) / count_gpus(recipe) + evaluations * measure_evaluation(trainer)
 
 
 def measure_step(trainer: Trainer, seconds: float) -> float:
@@ -56,6 +58,30 @@ def measure_step(trainer: Trainer, seconds: float) -> float:
         done += 1
         spent += _measure(partial(trainer.take_step, done % total))
     return spent / done
+
+
+def measure_epoch_end(trainer: Trainer, seconds: float) -> float:
+    """Estimate how long the method takes at the end of an epoch, on average, in seconds.
+
+    Most methods do nothing there, but FastSWA goes over every few epochs once more. So this takes
+    epochs at random, and the first batches of those that are gone over.
+
+    Args:
+        trainer: its method ends the epochs.
+        seconds: how long to measure; at least one epoch, at most all of the training.
+    """
+    epochs, length = trainer.schedule.settings.epochs, trainer.schedule.steps_per_epoch
+    count = min(_BATCHES, length)
+    order = torch.randperm(epochs, generator=make_generator("ends of epochs")).tolist()
+    spent, total, done = 0.0, 0.0, 0
+    while done < epochs and (done == 0 or spent < seconds):
+        steps = iter(range(count))
+        took = _measure(partial(trainer.end_epoch, order[done], steps))
+        gone_over = next(steps, None) is None
+        total += took * length / count if gone_over else took
+        spent += took
+        done += 1
+    return total / done
 
 
 def measure_evaluation(trainer: Trainer) -> float:

@@ -22,7 +22,7 @@ from dualstudent.training.checkpoint import (
     write_tensors,
 )
 from dualstudent.training.distributed import gather_ranks, reduce_max
-from dualstudent.training.run import Run, list_versions
+from dualstudent.training.run import Run, list_versions, select_last_stage
 from dualstudent.training.trainer import LossNotFinite, Trainer
 
 _SECONDS_BETWEEN_CHECKPOINTS = 60.0
@@ -174,14 +174,14 @@ def summarize_metrics(
     """Summarize a run from its metrics.
 
     The error is the mean over the headline networks at the last epoch. ``chosen_on_test`` is the
-    best epoch and student on the test set, as the paper's authors report; it selects by test
-    error and is marked as such. Without a test set, both are None.
+    best epoch of the last stage and student on the test set, as the paper's authors report; it
+    selects by test error and is marked as such. Without a test set, both are None.
     """
     last = metrics[-1]
     errors = [last["test"][name]["error"] for name in headline if last["test"]]
     every = [
         figures["error"]
-        for record in metrics
+        for record in select_last_stage(metrics)
         for name, figures in record["test"].items()
         if name in headline
     ]

@@ -210,6 +210,17 @@ class Run:
         return result
 
 
+def select_last_stage(metrics: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Select the records of the last stage: only its networks are those of the finished run.
+
+    Example:
+        >>> select_last_stage([{"epoch": 1, "stage": "labels"}, {"epoch": 2, "stage": "both"}])
+        [{'epoch': 2, 'stage': 'both'}]
+    """
+    last = metrics[-1].get("stage")  # without stages, there is no such key
+    return [record for record in metrics if record.get("stage") == last]
+
+
 def _read_object(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text())

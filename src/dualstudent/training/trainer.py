@@ -2,7 +2,7 @@
 
 import dataclasses
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -138,6 +138,10 @@ class Trainer:
             self.method.update_averages(within, self.recipe.ema.decay)
         return losses
 
+    def end_epoch(self, epoch: int, steps: Iterable[int]) -> None:
+        """Let the method end epoch ``epoch`` of the current stage, which consisted of ``steps``."""
+        self.method.after_epoch(epoch, map(self._loader.batch, steps))
+
     def check_finite(self) -> None:
         """Check that all losses of this epoch are finite.
 
@@ -250,8 +254,8 @@ class Trainer:
         state, length = self.state, self.schedule.steps_per_epoch
         epoch, last = state.step // length, state.step - 1
         torch.manual_seed(derive_seed(self.recipe.seed, "epoch", epoch - 1))
-        batches = (self._loader.batch(step) for step in range(state.step - length, state.step))
-        self.method.after_epoch((last - self._stage_start) // length, batches)
+        steps = range(state.step - length, state.step)
+        self.end_epoch((last - self._stage_start) // length, steps)
         means = None
         if state.sums is not None:
             means = gather_ranks(self.fabric, state.sums).mean(dim=0) / length
@@ -283,12 +287,15 @@ def build_method(recipe: Recipe, data: PreparedData, before: Method | None = Non
     channels, *size = shape = data.train.shape
     image_size = min(size) if size else None
     classes = len(data.classes)
-    students: list[nn.Module] = [
+    students = [
         build_network(network, channels, classes, image_size, recipe.seed, number)
         for number, network in enumerate(recipe.method.networks(recipe.network))
     ]
     if before is not None:  # first, so that teachers and averages are copies of these weights
         _continue_students(before, students, recipe.method.name)
+    if recipe.optimizer.trunk_scale == 0:  # first, too: copies of a student are frozen like it
+        for student in students:
+            student.freeze_trunk()
     method = _find_method_class(recipe)(students, recipe.method)
     task = Task(recipe.schedule.epochs, len(data.labels), classes, shape, data.train.value_range)
     method.begin(task)
@@ -302,7 +309,7 @@ def _find_method_class(recipe: Recipe) -> type[Method]:
     return kind
 
 
-def _continue_students(before: Method, students: list[nn.Module], name: str) -> None:
+def _continue_students(before: Method, students: Sequence[nn.Module], name: str) -> None:
     """Copy the weights of student i of the stage before to student i."""
     for old, new in zip(before.students, students, strict=False):
         try:

@@ -46,13 +46,16 @@ def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
     for key, value in table.items():
         if isinstance(value, dict):
             yield from _flatten(value, f"{prefix}{key}.")
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            for each in value:  # tables that tell themselves apart by their name
+                yield from _flatten(each, f"{prefix}{key}.{escape_line(each['name'])}.")
         else:
             yield f"{prefix}{key}", escape_line(_format(value))
 
 
 def _format(value: object) -> str:
     if isinstance(value, list):
-        return ", ".join(map(_format, value))
+        return ", ".join(map(_format, value)) or "–"
     if isinstance(value, bool):
         return "yes" if value else "no"
     return str(value)
