@@ -10,6 +10,11 @@ from torch import Tensor
 from dualstudent.batch import Policy
 from dualstudent.data.transforms import color, geometry
 from dualstudent.data.transforms.normalization import Normalization, normalize
+from dualstudent.data.transforms.randaugment import (
+    MOST_OPERATIONS,
+    NUMBERS_OF_RANDAUGMENT,
+    augment_randomly,
+)
 from dualstudent.data.transforms.resize import PHOTO_MARGIN, resize
 from dualstudent.errors import UserError
 from dualstudent.settings import Settings
@@ -56,6 +61,21 @@ class Transform(Settings):
         description="largest change of brightness, contrast, saturation (x: factors 1 ± x) and hue",
     )
     rotate: float = Field(0.0, ge=0, le=180, description="largest angle in degrees, either way")
+    affine: Annotated[
+        tuple[Annotated[float, Field(ge=0, le=180)], _Share, _Share, _Share],
+        Operation(geometry.affine, geometry.NUMBERS_OF_AFFINE),
+    ] = Field(
+        (0.0, 0.0, 0.0, 0.0),
+        strict=False,
+        description="largest angle in degrees, logarithm of the scale, shear, and shift as a share "
+        "of the side, all either way; borders are continued",
+    )
+    randaugment: Annotated[int, Operation(augment_randomly, NUMBERS_OF_RANDAUGMENT)] = Field(
+        0, ge=0, le=MOST_OPERATIONS, description="how many random operations change each image"
+    )
+    cutout: Annotated[_Share, Operation(geometry.cutout, geometry.NUMBERS_OF_CUTOUT)] = Field(
+        0.0, description="largest side of a gray box, as a share of the image"
+    )
 
     @property
     def is_empty(self) -> bool:
