@@ -11,7 +11,7 @@ PACKAGE = "dualstudent"
 # From low to high; inside of a layer anything goes.
 LAYERS = (
     {"errors", "settings", "generators", "signals", "atomic", "parallel", "discovery"},
-    {"losses", "stability", "adversarial", "prediction", "batch", "calibration"},
+    {"losses", "stability", "adversarial", "mixing", "prediction", "batch", "calibration"},
     {"data", "networks", "methods", "optimization"},
     {"recipes"},
     {"training"},
