@@ -26,7 +26,6 @@ from dualstudent.training.checkpoint import read_tensors
 from dualstudent.training.model import evaluate_run, load_trained
 from dualstudent.training.trainer import LossNotFinite, Trainer
 
-
 MLP: dict[str, Any] = {"name": "mlp", "hidden": [32]}
 
 

@@ -27,7 +27,7 @@ def jitter(pixels: Tensor, largest: Sequence[float], numbers: Tensor) -> Tensor:
     kinds = torch.tensor(largest, device=numbers.device).nonzero().squeeze(1)
     orders = kinds[numbers[:, 4 + kinds].argsort(dim=1)]
     changed = torch.empty_like(pixels, memory_format=torch.contiguous_format)
-    for order in orders.unique(dim=0):  # at most 24, so images of the same order go together
+    for order in torch.unique(orders, dim=0):  # at most 24, so images of the same order go together
         rows = (orders == order).all(dim=1)
         changed[rows] = _jitter_in_order(order.tolist(), pixels[rows], largest, numbers[rows])
     return changed
