@@ -85,7 +85,7 @@ def test_gradients_reach_both_of_a_pair() -> None:
     images, targets = make_batch()
     images.requires_grad_()
     mixed, _ = mixup(images, targets, 0.75, seeded(1))
-    mixed.sum().backward()
+    torch.autograd.backward(mixed.sum())
     partners, shares, _ = redraw(12, 0.75, seed=1)
     expected = shares.clone().index_add(0, torch.from_numpy(partners), 1 - shares)
     assert images.grad is not None

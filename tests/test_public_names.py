@@ -1,4 +1,4 @@
-"""What others may import: the names in ``__init__.pyi``, and the modules losses and stability."""
+"""What others may import: the names in ``__init__.pyi``, and the modules losses, mixing and stability."""
 
 import ast
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import pytest
 import dualstudent
 
 ROOT = Path(__file__).parents[1]
-MODULES = {"dualstudent.losses", "dualstudent.stability"}
+MODULES = {"dualstudent.losses", "dualstudent.mixing", "dualstudent.stability"}
 PROGRAMS = [*ROOT.glob("benchmarks/*.py"), *ROOT.glob("examples/*.py")]
 
 

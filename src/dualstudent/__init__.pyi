@@ -1,4 +1,5 @@
 from . import losses as losses
+from . import mixing as mixing
 from . import stability as stability
 from .batch import Batch as Batch
 from .batch import Views as Views
@@ -21,6 +22,7 @@ from .data.transforms.normalization import Normalization as Normalization
 from .data.transforms.policy import Draw as Draw
 from .data.transforms.policy import Transform as Transform
 from .data.transforms.policy import Transforms as Transforms
+from .data.transforms.symmetry import is_mirroring_harmless as is_mirroring_harmless
 from .doctor import Diagnosis as Diagnosis
 from .doctor import examine as examine
 from .errors import UserError as UserError

@@ -110,9 +110,9 @@ def draw_shares(count: int, alpha: float, generator: torch.Generator) -> Tensor:
         >>> draw_shares(10_000, 1.0, torch.Generator().manual_seed(0)).mean().round(decimals=2)
         tensor(0.5000)
     """
-    u, v = torch.rand(2, count, generator=generator, device=generator.device)
+    u, v = torch.rand(2, count, generator=generator, device=generator.device).unbind()
     cos = (2 * math.pi * v).cos()
-    return 0.5 + 0.5 * cos.sign() / (1 + 1 / ((u ** (-1 / alpha) - 1) * cos.square())).sqrt()
+    return 0.5 + 0.5 * cos.sign() / (1 + 1 / ((u.pow(-1 / alpha) - 1) * cos.square())).sqrt()
 
 
 def _draw(inputs: Tensor, alpha: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
