@@ -1,4 +1,4 @@
-"""What others may import: the names in ``__init__.pyi``, and the modules losses, mixing and stability."""
+"""What others may import: the names in ``__init__.pyi``, and modules of pure functions."""
 
 import ast
 from collections.abc import Iterator

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from dualstudent import load_recipe
+from dualstudent.data.samples import ImageSamples
 from dualstudent.data.transforms.color import jitter
 from dualstudent.data.transforms.geometry import (
     affine,
@@ -17,7 +18,7 @@ from dualstudent.data.transforms.geometry import (
     translate_and_flip,
 )
 from dualstudent.data.transforms.normalization import Normalization, normalize
-from dualstudent.data.transforms.policy import Transform, perturb
+from dualstudent.data.transforms.policy import Transform, Transforms, perturb
 from dualstudent.data.transforms.randaugment import augment_randomly
 from dualstudent.errors import UserError
 from tests.support.photos import make_photo
@@ -194,6 +195,15 @@ def test_impossible_strengths_are_refused_in_one_line(key: str, value: object) -
         load_recipe("demo", [f"transforms.strong.{key}={json.dumps(value)}"])
     assert f"transforms.strong.{key}" in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_random_operations_on_other_than_gray_and_color_images_are_refused() -> None:
+    strong = Transforms(strong=Transform(randaugment=2))
+    for channels in (1, 3):
+        strong.check_fits(channels, 8, 8)
+    with pytest.raises(UserError, match=r"strong\.randaugment .* 1 or 3 channels, these have 4"):
+        ImageSamples(random_bytes(2, 4, 8, 8), strong, Normalization())
+    Transforms(strong=Transform(affine=(9, 0, 0, 0), cutout=0.5)).check_fits(4, 8, 8)
 
 
 @pytest.mark.parametrize("channels", [1, 3])

@@ -151,8 +151,8 @@ class Transforms(Settings):
     def __getitem__(self, policy: Policy) -> Transform:
         return self.strong if policy == "strong" else self.weak
 
-    def check_fits(self, height: int, width: int) -> None:
-        """Check that the transforms suit images of this size in pixels.
+    def check_fits(self, channels: int, height: int, width: int) -> None:
+        """Check that the transforms suit images of so many channels and of this size in pixels.
 
         Raises:
             UserError: otherwise.
@@ -162,6 +162,11 @@ class Transforms(Settings):
                 raise UserError(
                     f"transforms.{policy}.translate = {shift} is too large for images of "
                     f"{min(height, width)} pixels; use less than {min(height, width)}"
+                )
+            if self[policy].randaugment and channels not in (1, 3):
+                raise UserError(
+                    f"transforms.{policy}.randaugment needs images with 1 or 3 channels, these "
+                    f"have {channels}; set it to 0, and use affine and cutout"
                 )
 
 
