@@ -2,7 +2,7 @@
 # make test   formatting, lint, types, tests
 # make test-other-cpu  what learns once more, with the last bits of another CPU
 # make browser-test  pages in headless Chromium, if there is one
-# make bench  the time of a step against its bare network passes
+# make bench  the time of a step against its bare network passes, and of views
 PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/pytest
@@ -40,6 +40,7 @@ lint: .venv/ready
 
 bench: .venv/ready
 	$(BIN)/python benchmarks/step_time.py
+	$(BIN)/python benchmarks/views.py
 
 clean:
 	rm -rf .venv build src/*.egg-info

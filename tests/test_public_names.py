@@ -1,4 +1,4 @@
-"""What others may import: the names in ``__init__.pyi``, and the modules losses and stability."""
+"""What others may import: the names in ``__init__.pyi``, and modules of pure functions."""
 
 import ast
 import re
@@ -12,7 +12,7 @@ from dualstudent import Method, MethodSettings
 from dualstudent.networks.network import Network
 
 ROOT = Path(__file__).parents[1]
-MODULES = {"dualstudent.losses", "dualstudent.stability"}
+MODULES = {"dualstudent.losses", "dualstudent.mixing", "dualstudent.stability"}
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")]
 PROGRAMS = [*ROOT.glob("benchmarks/*.py"), *ROOT.glob("examples/*.py")]
 

@@ -1,4 +1,5 @@
 from . import losses as losses
+from . import mixing as mixing
 from . import stability as stability
 from .batch import Batch as Batch
 from .batch import Views as Views
@@ -19,6 +20,7 @@ from .data.transforms.normalization import Normalization as Normalization
 from .data.transforms.policy import Draw as Draw
 from .data.transforms.policy import Transform as Transform
 from .data.transforms.policy import Transforms as Transforms
+from .data.transforms.symmetry import is_mirroring_harmless as is_mirroring_harmless
 from .errors import UserError as UserError
 from .estimator import DualStudentClassifier as DualStudentClassifier
 from .export import export_run as export_run

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
 
 Table = dict[str, Any]
 
@@ -31,7 +32,7 @@ def explain(error: ValidationError, settings: type[BaseModel], table: Table) -> 
         message = problem["msg"].removeprefix("Value error, ")
         message = message[0].lower() + message[1:]
         if problem["type"] == "missing":
-            texts[key] = f"{key} is missing"
+            texts[key] = _explain_missing(key, problem)
         elif problem["type"] == "union_tag_invalid":
             context = problem["ctx"]
             texts[key] = f"{key}.name = {context['tag']!r}: use one of {context['expected_tags']}"
@@ -55,6 +56,16 @@ def explain(error: ValidationError, settings: type[BaseModel], table: Table) -> 
         else:
             texts[key] = f"{key} = {problem['input']!r}: {message}"
     return "; ".join(texts.values())
+
+
+def _explain_missing(key: str, problem: ErrorDetails) -> str:
+    """Describe a key without a value, or with fewer than it needs."""
+    last = problem["loc"][-1]
+    return (
+        f"{key} = {problem['input']!r}: give {last + 1} values"
+        if isinstance(last, int)
+        else f"{key} is missing"
+    )
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
@@ -87,7 +98,9 @@ def _name_key(location: tuple[int | str, ...], table: Table) -> str:
     keys: list[str] = []
     inside: Any = table
     for number, part in enumerate(location, start=1):
-        if isinstance(inside, list) and isinstance(part, int) and isinstance(inside[part], dict):
+        if isinstance(inside, list) and isinstance(part, int):
+            if part >= len(inside) or not isinstance(inside[part], dict):
+                break
             keys.append(str(inside[part].get("name", part)))
             inside = inside[part]
         elif not isinstance(inside, dict):

@@ -96,6 +96,7 @@ def test_changes_are_toml_values_or_bare_words() -> None:
             "method.confidence_treshold=0.5",
             "unknown key; did you mean 'method.confidence_threshold'",
         ),
+        ("transforms.weak.jitter=[0.4]", r"weak\.jitter = \[0\.4\]: give 4 values"),
         ("metod.name=supervised", "metod = .*unknown key; did you mean 'method'"),
         ("method.confidence_threshold=1.0", r"method\.confidence_threshold = 1\.0: .*less than 1"),
         ("method.confidence_threshold=nan", r"method\.confidence_threshold = nan: .*finite"),

@@ -14,10 +14,11 @@ def make_photo(width: int = 90, height: int = 60) -> Tensor:
 
 
 def to_image(photo: Tensor) -> Image.Image:
-    """Of (1, 3, height, width) uint8."""
-    return Image.fromarray(photo[0].permute(1, 2, 0).numpy())
+    """Of (1, 3 or 1, height, width) uint8."""
+    return Image.fromarray(photo[0].permute(1, 2, 0).squeeze(2).numpy())
 
 
 def to_photo(image: Image.Image) -> Tensor:
-    """(1, 3, height, width) int64, so that differences have a sign."""
-    return torch.from_numpy(np.array(image)).permute(2, 0, 1)[None].long()
+    """(1, 3 or 1, height, width) int64, so that differences have a sign."""
+    pixels = torch.from_numpy(np.atleast_3d(np.array(image)))
+    return pixels.permute(2, 0, 1)[None].long()

@@ -41,7 +41,7 @@ class FileSamples(Samples):
         tally: Tally | None = None,
     ) -> None:
         normalization.check_fits(files.channels)
-        transforms.check_fits(size, size)
+        transforms.check_fits(files.channels, size, size)
         self._files, self._size = files, size
         self._transforms, self._normalization = transforms, normalization
         # With noise, all views are made as floats, so that they can be joined.

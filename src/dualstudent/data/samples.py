@@ -131,7 +131,7 @@ class ImageSamples(Samples):
         identity: bytes | None = None,
     ) -> None:
         normalization.check_fits(pixels.shape[1])
-        transforms.check_fits(*pixels.shape[2:])
+        transforms.check_fits(*pixels.shape[1:])
         self.pixels, self._rows, self._device = pixels, rows, device or pixels.device
         self._transforms, self._normalization = transforms, normalization
         self._identity, self.has_strong_views = identity, not transforms.strong.is_empty

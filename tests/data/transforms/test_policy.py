@@ -1,3 +1,4 @@
+import json
 from collections import Counter
 from itertools import product
 
@@ -6,10 +7,20 @@ import pytest
 import torch
 from torch import Tensor
 
+from dualstudent import load_recipe
+from dualstudent.data.samples import ImageSamples
 from dualstudent.data.transforms.color import jitter
-from dualstudent.data.transforms.geometry import random_resized_crop, rotate, translate_and_flip
+from dualstudent.data.transforms.geometry import (
+    affine,
+    cutout,
+    random_resized_crop,
+    rotate,
+    translate_and_flip,
+)
 from dualstudent.data.transforms.normalization import Normalization, normalize
-from dualstudent.data.transforms.policy import Transform, perturb
+from dualstudent.data.transforms.policy import Transform, Transforms, perturb
+from dualstudent.data.transforms.randaugment import augment_randomly
+from dualstudent.errors import UserError
 from tests.support.photos import make_photo
 
 CIFAR = Normalization(mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.2616))
@@ -111,7 +122,14 @@ def test_shifts_then_mirrors_are_drawn_and_then_the_noise() -> None:
 
 def test_photos_are_rotated_cropped_moved_and_recolored_in_this_order() -> None:
     everything = Transform(
-        rotate=20, random_resized_crop=True, translate=3, flip=True, jitter=(0.4, 0.4, 0.4, 0.1)
+        rotate=20,
+        random_resized_crop=True,
+        translate=3,
+        flip=True,
+        jitter=(0.4, 0.4, 0.4, 0.1),
+        affine=(10, 0.1, 0.1, 0.1),
+        randaugment=2,
+        cutout=0.5,
     )
     photo = make_photo(90, 60)
     numbers = everything.draw(1, seeded(4))
@@ -121,6 +139,9 @@ def test_photos_are_rotated_cropped_moved_and_recolored_in_this_order() -> None:
     expected = random_resized_crop(expected, (24, 24), numbers["random_resized_crop"])
     expected = translate_and_flip(expected, numbers["translate"], numbers["flip"] < 0.5)
     expected = jitter(expected, (0.4, 0.4, 0.4, 0.1), numbers["jitter"])
+    expected = affine(expected, (10, 0.1, 0.1, 0.1), numbers["affine"])
+    expected = augment_randomly(expected, 2, numbers["randaugment"])
+    expected = cutout(expected, 0.5, numbers["cutout"])
     assert torch.equal(view, expected)
 
 
@@ -136,15 +157,64 @@ def test_images_in_memory_keep_their_size_whatever_is_on() -> None:
     assert not torch.equal(view[0], view[1])
 
 
-@pytest.mark.parametrize("key", ["flip", "rotate", "random_resized_crop", "jitter"])
+ON = {
+    "flip": True,
+    "rotate": 5.0,
+    "random_resized_crop": True,
+    "jitter": (0.1, 0, 0, 0),
+    "affine": (10, 0.1, 0.1, 0.1),
+    "randaugment": 2,
+    "cutout": 0.5,
+}
+
+
+@pytest.mark.parametrize("key", ON)
 def test_what_is_off_is_not_drawn(key: str) -> None:
-    on = {"flip": True, "rotate": 5.0, "random_resized_crop": True, "jitter": (0.1, 0, 0, 0)}
-    numbers = Transform.model_validate({key: on[key]}).draw(3, seeded(0))
+    numbers = Transform.model_validate({key: ON[key]}).draw(3, seeded(0))
     assert set(numbers) == {key} | ({"translate"} if key == "flip" else set())
     assert all(len(table) == 3 for table in numbers.values())
     generator = seeded(0)
     assert not Transform(noise=1).draw(3, generator)
     assert torch.equal(generator.get_state(), seeded(0).get_state())
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("cutout", -0.1),
+        ("cutout", 1.1),
+        ("randaugment", -1),
+        ("randaugment", 11),
+        ("affine", (181, 0, 0, 0)),
+        ("affine", (10, 0, 0, -0.1)),
+        ("affine", (10, 0, 0)),
+    ],
+)
+def test_impossible_strengths_are_refused_in_one_line(key: str, value: object) -> None:
+    with pytest.raises(UserError) as refused:
+        load_recipe("demo", [f"transforms.strong.{key}={json.dumps(value)}"])
+    assert f"transforms.strong.{key}" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_random_operations_on_other_than_gray_and_color_images_are_refused() -> None:
+    strong = Transforms(strong=Transform(randaugment=2))
+    for channels in (1, 3):
+        strong.check_fits(channels, 8, 8)
+    with pytest.raises(UserError, match=r"strong\.randaugment .* 1 or 3 channels, these have 4"):
+        ImageSamples(random_bytes(2, 4, 8, 8), strong, Normalization())
+    Transforms(strong=Transform(affine=(9, 0, 0, 0), cutout=0.5)).check_fits(4, 8, 8)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_images_of_a_batch_get_the_strong_views_they_get_alone(channels: int) -> None:
+    strong = Transform(translate=2, affine=(15, 0.1, 0.1, 0.1), randaugment=3, cutout=0.5)
+    pixels = random_bytes(40, channels, 12, 12)
+    numbers = strong.draw(40, seeded(0))
+    together = strong.apply(pixels, numbers)
+    for row in range(40):
+        own = {key: table[row : row + 1] for key, table in numbers.items()}
+        assert torch.equal(strong.apply(pixels[row : row + 1], own)[0], together[row])
 
 
 def test_noise_has_the_set_strength_and_is_independent() -> None:

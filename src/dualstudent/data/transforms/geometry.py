@@ -1,6 +1,7 @@
 """Geometric operations, each image with its own random numbers."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -13,6 +14,10 @@ _AREA = (0.08, 1.0)
 _ASPECT = (3 / 4, 4 / 3)
 
 NUMBERS_OF_CROP = 2 * _ATTEMPTS + 2
+NUMBERS_OF_AFFINE = 6
+NUMBERS_OF_CUTOUT = 3
+
+_GRAY = 128
 
 
 def translate_and_flip(pixels: Tensor, shift: Tensor, mirror: Tensor | None) -> Tensor:
@@ -54,6 +59,49 @@ def rotate(pixels: Tensor, largest: float, numbers: Tensor) -> Tensor:
     down = torch.stack([sin * (width / height), cos, zero], dim=1)
     grid = F.affine_grid(torch.stack([across, down], dim=1), list(pixels.shape), False)
     return to_bytes(F.grid_sample(pixels.float(), grid, align_corners=False))
+
+
+def affine(pixels: Tensor, largest: Sequence[float], numbers: Tensor) -> Tensor:
+    """Rotate, stretch, shear and shift images at once, with bilinear interpolation.
+
+    A pixel at z from the center shows what was at A·(z − t), where A = rotation · shear · scale;
+    every linear map is such a product. Borders are continued, so that paper stays paper.
+
+    Args:
+        pixels: (B, channels, H, W) uint8.
+        largest: four limits, each in both directions: the angle in degrees, the logarithms of the
+            factors of width and height, columns sheared per row, and shifts as shares of the sides.
+        numbers: (B, NUMBERS_OF_AFFINE) uniform in [0, 1).
+    """
+    degrees, scale, shear, shift = largest
+    limits = numbers.new_tensor([math.radians(degrees), scale, scale, shear, shift, shift])
+    drawn = limits * (2 * numbers - 1)
+    angle, wider, higher, slope, right, down = drawn[..., None, None].unbind(1)  # (B, 1, 1) each
+    height, width = pixels.shape[2:]
+    x = (_centers(width, pixels.device) - 0.5 - right) * width * wider.exp()
+    y = (_centers(height, pixels.device)[:, None] - 0.5 - down) * height * higher.exp()
+    x = x + slope * y
+    cos, sin = angle.cos(), angle.sin()
+    # In coordinates from -1 to 1 along each side.
+    grid = torch.stack([(cos * x - sin * y) * (2 / width), (sin * x + cos * y) * (2 / height)], 3)
+    images = pixels.to(torch.float32, memory_format=torch.contiguous_format)
+    return to_bytes(F.grid_sample(images, grid, padding_mode="border", align_corners=False))
+
+
+def cutout(pixels: Tensor, largest: float, numbers: Tensor) -> Tensor:
+    """Cover a random box with gray; where it leaves the image, it is cut off.
+
+    Args:
+        pixels: (B, channels, H, W) uint8.
+        largest: largest height and width of the box, as a share of those of the image.
+        numbers: (B, NUMBERS_OF_CUTOUT) uniform in [0, 1): size and center of the box.
+    """
+    height, width = pixels.shape[2:]
+    size, row, column = numbers[..., None, None].unbind(1)  # (B, 1, 1) each
+    half = size * largest / 2
+    rows = (_centers(height, pixels.device)[:, None] - row).abs() < half
+    columns = (_centers(width, pixels.device) - column).abs() < half
+    return pixels.masked_fill((rows & columns)[:, None], _GRAY)
 
 
 def random_resized_crop(pixels: Tensor, size: tuple[int, int], numbers: Tensor) -> Tensor:
@@ -126,6 +174,11 @@ def _bilinear_weights(start: Tensor, length: Tensor, before: int, after: int) ->
     weights = (1 - (pixel + 0.5 - center).abs() / scale.clamp(min=1)).clamp(min=0)
     weights = weights * ((pixel >= start) & (pixel < start + length))
     return weights / weights.sum(dim=2, keepdim=True)
+
+
+def _centers(side: int, device: torch.device) -> Tensor:
+    """Return where the centers of pixels are along a side of length 1, (side,)."""
+    return (torch.arange(side, device=device) + 0.5) / side
 
 
 def _reflect(index: Tensor, size: int) -> Tensor:

@@ -10,6 +10,11 @@ from torch import Tensor
 from dualstudent.batch import Policy
 from dualstudent.data.transforms import color, geometry
 from dualstudent.data.transforms.normalization import Normalization, normalize
+from dualstudent.data.transforms.randaugment import (
+    MOST_OPERATIONS,
+    NUMBERS_OF_RANDAUGMENT,
+    augment_randomly,
+)
 from dualstudent.data.transforms.resize import PHOTO_MARGIN, resize
 from dualstudent.errors import UserError
 from dualstudent.settings import Settings
@@ -56,6 +61,21 @@ class Transform(Settings):
         description="largest change of brightness, contrast, saturation (x: factors 1 ± x) and hue",
     )
     rotate: float = Field(0.0, ge=0, le=180, description="largest angle in degrees, either way")
+    affine: Annotated[
+        tuple[Annotated[float, Field(ge=0, le=180)], _Share, _Share, _Share],
+        Operation(geometry.affine, geometry.NUMBERS_OF_AFFINE),
+    ] = Field(
+        (0.0, 0.0, 0.0, 0.0),
+        strict=False,
+        description="largest angle in degrees, logarithm of the scale, shear, and shift as a share "
+        "of the side, all either way; borders are continued",
+    )
+    randaugment: Annotated[int, Operation(augment_randomly, NUMBERS_OF_RANDAUGMENT)] = Field(
+        0, ge=0, le=MOST_OPERATIONS, description="how many random operations change each image"
+    )
+    cutout: Annotated[_Share, Operation(geometry.cutout, geometry.NUMBERS_OF_CUTOUT)] = Field(
+        0.0, description="largest side of a gray box, as a share of the image"
+    )
 
     @property
     def is_empty(self) -> bool:
@@ -131,8 +151,8 @@ class Transforms(Settings):
     def __getitem__(self, policy: Policy) -> Transform:
         return self.strong if policy == "strong" else self.weak
 
-    def check_fits(self, height: int, width: int) -> None:
-        """Check that the transforms suit images of this size in pixels.
+    def check_fits(self, channels: int, height: int, width: int) -> None:
+        """Check that the transforms suit images of so many channels and of this size in pixels.
 
         Raises:
             UserError: otherwise.
@@ -142,6 +162,11 @@ class Transforms(Settings):
                 raise UserError(
                     f"transforms.{policy}.translate = {shift} is too large for images of "
                     f"{min(height, width)} pixels; use less than {min(height, width)}"
+                )
+            if self[policy].randaugment and channels not in (1, 3):
+                raise UserError(
+                    f"transforms.{policy}.randaugment needs images with 1 or 3 channels, these "
+                    f"have {channels}; set it to 0, and use affine and cutout"
                 )
 
 
