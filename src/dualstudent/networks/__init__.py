@@ -6,5 +6,6 @@ from dualstudent.networks.mlp import MLP
 from dualstudent.networks.quick_cnn import QuickCNN
 from dualstudent.networks.resnext import ResNeXt50
 from dualstudent.networks.shake_shake import ShakeShake26
+from dualstudent.networks.whitened_cnn import WhitenedCNN
 
-__all__ = ["CNN13", "MLP", "DigitsCNN", "QuickCNN", "ResNeXt50", "ShakeShake26"]
+__all__ = ["CNN13", "MLP", "DigitsCNN", "QuickCNN", "ResNeXt50", "ShakeShake26", "WhitenedCNN"]

@@ -58,6 +58,13 @@ class Network(nn.Module):
             self.trunk.eval()
         return self
 
+    def fit_to(self, images: Tensor) -> None:
+        """Set what depends on the data, before training.
+
+        Args:
+            images: (N, channels, H, W), some clean, normalized training images.
+        """
+
     def features(self, images: Tensor) -> Tensor:
         """Compute the input of the heads, (B, D)."""
         mean: Tensor = self.trunk(images).mean(dim=(2, 3))

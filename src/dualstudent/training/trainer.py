@@ -10,12 +10,15 @@ from torch import nn
 
 from dualstudent.data.batching.loader import BatchLoader
 from dualstudent.data.batching.samplers import Shard
+from dualstudent.data.broken import BrokenSamples
 from dualstudent.data.prepare import DataSettings, prepare
 from dualstudent.data.prepared import Origin, PreparedData
+from dualstudent.data.samples import Samples
 from dualstudent.errors import UserError
 from dualstudent.generators import derive_seed, preserve_rng
 from dualstudent.methods import METHODS, Method, StudentLoss, Task
 from dualstudent.networks.build import build_network
+from dualstudent.networks.network import Network
 from dualstudent.optimization.optimizers import clip_gradient, set_learning_rate
 from dualstudent.optimization.schedules import Schedule
 from dualstudent.recipes.schema import Recipe
@@ -24,6 +27,7 @@ from dualstudent.training.evaluation import Evaluator
 from dualstudent.training.state import TrainState
 
 _STEPS_BETWEEN_CHECKS = 50
+_IMAGES_TO_FIT = 1000  # enough for statistics of small patches
 
 
 class LossNotFinite(UserError):
@@ -291,7 +295,10 @@ def build_method(recipe: Recipe, data: PreparedData, before: Method | None = Non
         build_network(network, channels, classes, image_size, recipe.seed, number)
         for number, network in enumerate(recipe.method.networks(recipe.network))
     ]
-    if before is not None:  # first, so that teachers and averages are copies of these weights
+    # First, so that teachers and averages are copies of these weights.
+    if before is None:
+        _fit_students(students, data.train)
+    else:
         _continue_students(before, students, recipe.method.name)
     if recipe.optimizer.trunk_scale == 0:  # first, too: copies of a student are frozen like it
         for student in students:
@@ -307,6 +314,20 @@ def build_method(recipe: Recipe, data: PreparedData, before: Method | None = Non
 def _find_method_class(recipe: Recipe) -> type[Method]:
     (kind,) = (method for method in METHODS if method.Settings is type(recipe.method))
     return kind
+
+
+def _fit_students(students: Sequence[Network], samples: Samples) -> None:
+    """Show some training images to networks that depend on them, such as whitened ones."""
+    if all(type(student).fit_to is Network.fit_to for student in students):
+        return
+    indices = torch.linspace(0, len(samples) - 1, min(_IMAGES_TO_FIT, len(samples))).long()
+    try:
+        (images,) = samples.make_views(indices, [None])
+    except BrokenSamples as error:
+        whole = [row for row in range(len(indices)) if row not in error.reasons]
+        (images,) = samples.make_views(indices[whole], [None])
+    for student in students:
+        student.fit_to(images)
 
 
 def _continue_students(before: Method, students: Sequence[nn.Module], name: str) -> None:
