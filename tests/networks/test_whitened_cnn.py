@@ -46,18 +46,18 @@ def test_other_brightness_and_contrast_of_all_images_change_nothing() -> None:
 def test_convolutions_start_by_passing_on_what_comes_in() -> None:
     network = WhitenedCNN(1, widths=(8, 16))
     images = torch.rand(3, 1, 12, 12)
-    layers = list(network.trunk)
-    whitened = layers[1](layers[0](images))
-    torch.testing.assert_close(layers[2](whitened)[:, :8], whitened)
+    whiten, activate, convolve, *_ = network.trunk.children()
+    whitened = activate(whiten(images))
+    torch.testing.assert_close(convolve(whitened)[:, :8], whitened)
 
 
 def test_filters_are_fitted_to_the_training_images_and_the_same_for_all_students() -> None:
     changes = ["network.name=whitened-cnn", "network.widths=[8, 8]", "data.images=500"]
     trainer = Trainer(load_recipe("demo", changes))
-    one, other = trainer.method.students
+    one, other = (student.state_dict() for student in trainer.method.students)
     reference = Whitening(1)
     (clean,) = trainer.data.train.make_views(torch.arange(500), [None])
     reference.fit(clean)
-    assert torch.equal(one.state_dict()["trunk.0.filters"], reference.filters)
-    assert torch.equal(other.state_dict()["trunk.0.filters"], reference.filters)
-    assert not torch.equal(one.heads.classify.weight, other.heads.classify.weight)
+    for state in (one, other):
+        assert torch.equal(state["trunk.0.filters"], reference.filters)
+    assert not torch.equal(one["heads.classify.weight"], other["heads.classify.weight"])
