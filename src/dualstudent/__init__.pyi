@@ -21,6 +21,7 @@ from .data.transforms.policy import Transform as Transform
 from .data.transforms.policy import Transforms as Transforms
 from .errors import UserError as UserError
 from .estimator import DualStudentClassifier as DualStudentClassifier
+from .experiments.compare import compare as compare
 from .export import export_run as export_run
 from .export import load_exported as load_exported
 from .generators import make_generator as make_generator
