@@ -22,6 +22,7 @@ from dualstudent import (
 from dualstudent.cli import main
 from dualstudent.data.images import tables
 from dualstudent.data.samples import ImageSamples
+from dualstudent.experiments.comparison import ComparisonRequest, plan_comparison
 from dualstudent.experiments.plan import plan
 from dualstudent.experiments.reading import load_experiment
 from dualstudent.experiments.schema import BudgetName
@@ -127,7 +128,14 @@ def test_the_commands_of_the_recipe_page_can_be_given(tmp_path: Path) -> None:
             assert plan(load_experiment(words[0]), budget, None, changes, *only).wanted
         elif command == "recipes" and words:
             assert words[1] in list_recipe_names()
-    assert seen == {"recipes", "train", "doctor", "reproduce"}
+        elif command == "compare" and words[0] != "--data":
+            options = dict(pairwise(words))
+            methods = options["--methods"].split(",")
+            labels = tuple(map(int, filter(None, options.get("--labels", "").split(","))))
+            settings = tuple(word for flag, word in pairwise(words) if flag == "--set")
+            asked = ComparisonRequest(tuple(methods), words[0], labels=labels, changes=settings)
+            assert {cell.row for cell in plan_comparison(asked).recipes} == set(methods)
+    assert seen == {"recipes", "train", "doctor", "reproduce", "compare"}
 
 
 def test_the_stages_of_the_recipe_page_can_be_trained(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from .data.transforms.policy import Transforms as Transforms
 from .data.transforms.symmetry import is_mirroring_harmless as is_mirroring_harmless
 from .errors import UserError as UserError
 from .estimator import DualStudentClassifier as DualStudentClassifier
+from .experiments.compare import compare as compare
 from .export import export_run as export_run
 from .export import load_exported as load_exported
 from .generators import make_generator as make_generator

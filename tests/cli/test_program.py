@@ -16,7 +16,7 @@ from tests.support.isolated import run_without
 PACKAGE = Path(dualstudent.__path__[0])
 COMMANDS = {
     *("demo", "check", "train", "resume", "evaluate", "report", "predict", "label", "export"),
-    *("reproduce", "doctor", "methods", "recipes"),
+    *("compare", "reproduce", "doctor", "methods", "recipes"),
 }
 
 

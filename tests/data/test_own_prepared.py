@@ -141,6 +141,31 @@ def test_validation_is_a_share_of_each_class_by_seed_and_takes_no_part(tmp_path:
     assert set(data.labels[held].tolist()) == {-1}
 
 
+@pytest.mark.parametrize("unlabeled", [0, 30])
+def test_labels_beyond_those_asked_for_are_hidden(tmp_path: Path, unlabeled: int) -> None:
+    digits = write_digits(tmp_path / "digits", labeled=10, unlabeled=unlabeled, test=0)
+    whole = DataSettings(path=digits, image_size=8, channels=1, validation=0.2)
+    everything = prepare(whole, seed=0)
+    fewer = whole.model_copy(update={"labels": 30})
+    data, other = prepare(fewer, seed=0), prepare(fewer, seed=1)
+    assert data.labels[data.labeled].bincount().tolist() == [3] * 10
+    assert set(data.labeled.tolist()) < set(everything.labeled.tolist())
+    assert len(data.unlabeled) == 50 + unlabeled
+    assert set(data.labels[data.unlabeled].tolist()) == {-1}
+    assert not set(data.labeled.tolist()) & set(data.unlabeled.tolist())
+    assert torch.equal(pixels_of(data, test=True), pixels_of(everything, test=True))
+    assert data.labeled.tolist() != other.labeled.tolist()
+    share = prepare(whole.model_copy(update={"labels": "50%"}), seed=0)
+    assert len(share.labeled) == 40  # half of those that are not held out
+    with pytest.raises(UserError, match=r"data\.labels = 90 asks for 9 .* has 8"):
+        prepare(whole.model_copy(update={"labels": 90}), seed=0)
+
+
+def test_labels_are_not_hidden_in_adaptation() -> None:
+    with pytest.raises(ValueError, match="labels does not go with target_path"):
+        DataSettings(path=Path("source"), target_path=Path("target"), labels=10)
+
+
 def test_copies_of_images_to_validate_on_train_nothing(tmp_path: Path) -> None:
     digits = write_digits(tmp_path / "digits", labeled=10, unlabeled=30, test=0)
     settings = DataSettings(path=digits, image_size=8, channels=1, validation=0.2)
@@ -260,7 +285,7 @@ def test_formats_and_sizes_can_be_mixed(tmp_path: Path) -> None:
     ("key", "value", "message"),
     [
         ("source", "mnist", "source .* path"),
-        ("labels", 20, "labels .* path"),
+        ("images", 20, "images .* path"),
         ("validation", 1.0, "less than 1"),
     ],
 )

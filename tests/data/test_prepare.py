@@ -47,6 +47,15 @@ def test_the_seed_chooses_the_labels() -> None:
     assert labels(1) == labels(1) != labels(2)
 
 
+def test_a_seed_of_its_own_chooses_images_and_labels_whatever_that_of_the_run() -> None:
+    settings = DataSettings(source="digits-8x8", images=500, labels=50)
+    expected = prepare(settings, seed=1).fingerprint()
+    drawn = settings.model_copy(update={"split_seed": 1})
+
+    assert {prepare(drawn, seed).fingerprint() for seed in (0, 1, 2)} == {expected}
+    assert prepare(settings, seed=2).fingerprint() != expected
+
+
 def test_some_of_the_images_are_all_that_a_run_sees() -> None:
     settings = DataSettings(source="digits-8x8", images=200, labels=50)
     data, other = prepare(settings, seed=1), prepare(settings, seed=2)

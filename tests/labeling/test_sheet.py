@@ -342,6 +342,7 @@ def test_nothing_is_written_where_something_is_wrong(
     (place / "mine.csv").write_text("precious")
     labeled = write_digits(place / "labeled", unlabeled=0, test=0)
     train_on(labeled, place / "everything", "batch.size=16")
+    train_on(labeled, place / "hidden", "batch.size=32", "data.labels=20")
     data = prepare_arrays(
         np.random.default_rng(0).integers(0, 256, (40, 8, 8), np.uint8), ["a", "b"] * 20
     )
@@ -354,6 +355,7 @@ def test_nothing_is_written_where_something_is_wrong(
         ("run", "mine.csv", "mine.csv"),
         ("run", "nowhere/new.csv", "nowhere/new.csv"),
         ("everything", "new.csv", "everything: every image has a label"),
+        ("hidden", "new.csv", "data.labels = 20"),
         ("handed-over", "new.csv", "handed-over"),
         ("nothing", "new.csv", "nothing"),
     ):

@@ -182,3 +182,11 @@ def test_copies_of_what_may_be_held_out_are_not_counted_on() -> None:
     assert (batch.labeled, batch.size - batch.labeled) == (24 - 4 - 2, 66 - 24)
     tested = chosen(**few, unlabeled_copies=24, test={"cat": 5, "dog": 5}).batch
     assert (tested.labeled, tested.size - tested.labeled) == (24, 66)  # nothing is held out
+
+
+def test_labels_that_are_set_aside_count_as_unlabeled() -> None:
+    many = replace(CHECK, labeled={"cat": 50, "dog": 50}, unlabeled=0, test={"cat": 1, "dog": 1})
+    few = choose_recipe(many, cuda=False, wanted={"data": {"labels": 20}}).table
+    share = choose_recipe(many, cuda=False, wanted={"data": {"labels": "25%"}}).table
+    assert few["batch"] == {"size": 20 + 80, "labeled": 20}
+    assert share["batch"] == {"size": 24 + 76, "labeled": 24}

@@ -10,6 +10,7 @@ import typer
 
 from dualstudent.cli import (
     check,
+    compare,
     demo,
     doctor,
     evaluate,
@@ -36,6 +37,7 @@ for command in (
     demo.demo,
     check.check,
     train.train,
+    compare.compare,
     resume.resume,
     evaluate.evaluate,
     report.report,

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from dualstudent.cli.arguments import Changes
 from dualstudent.cli.console import console, print_line
+from dualstudent.cli.results import print_comparison
 from dualstudent.errors import UserError
 from dualstudent.report.format import format_count, format_estimate
 
@@ -78,12 +79,7 @@ def _run(request: "Request") -> None:
         print_line(console, difference)
     with show_progress(console, unit="epochs") as progress:
         made = run_experiment(request, planned, progress.make_callback(experiment.name))
-    table = Table(*made.table.columns, title=Text(experiment.title), title_justify="left")
-    for row in made.table.rows:
-        table.add_row(*map(Text, row))  # a name may look like markup
-    console.print(table)
-    for sentence in (*made.table.order, *made.table.notes, f"Files in {made.folder}"):
-        print_line(console, sentence)
+    print_comparison(experiment.title, made.table, f"Files in {made.folder}")
 
 
 def _print_costs(what: str | None, seeds: int | None, changes: tuple[str, ...], only: str) -> None:

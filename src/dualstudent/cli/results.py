@@ -13,6 +13,7 @@ from dualstudent.cli.console import console, print_line
 from dualstudent.report.format import format_count, format_duration, format_percent
 
 if TYPE_CHECKING:
+    from dualstudent.experiments.table import ComparisonTable
     from dualstudent.training.run import Run
 
 
@@ -42,6 +43,16 @@ def build_result_table(
             *([times.get(label, "")] if times else []),
         )
     return table
+
+
+def print_comparison(title: str, shown: "ComparisonTable", where: str) -> None:
+    """Print the table of an experiment, what it says, and where its files are."""
+    table = Table(*shown.columns, title=Text(title), title_justify="left")
+    for row in shown.rows:
+        table.add_row(*map(Text, row))  # a name may look like markup
+    console.print(table)
+    for sentence in (*shown.order, *shown.notes, where):
+        print_line(console, sentence)
 
 
 def describe_network(run: "Run", network: str) -> str:

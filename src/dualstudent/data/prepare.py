@@ -31,7 +31,7 @@ from dualstudent.settings import Settings
 OWN_IMAGE_SIZE = 32  # default size of own images in pixels a side
 
 # Keys that only published data sets have, and keys that only own images have.
-OF_PUBLISHED = ("source", "target", "images", "labels", "classes", "split", "folder", "workers")
+OF_PUBLISHED = ("source", "target", "images", "classes", "split", "folder", "workers")
 _OF_OWN = (
     "target_path",
     "unlabeled",
@@ -61,8 +61,13 @@ class DataSettings(Settings):
     )
     labels: int | str = Field(
         "all",
-        description="labeled samples of the source, balanced over the classes: a number, a share "
-        "such as '10%', or 'all'",
+        description="labeled samples of the source or of own images, balanced over the classes: a "
+        "number, a share such as '10%', or 'all'; own images beyond it count as unlabeled",
+    )
+    split_seed: Annotated[int, Field(ge=0)] | None = Field(
+        None,
+        description="seed of the choice of images, labels and validation part; default: the seed "
+        "of the run",
     )
     classes: Annotated[tuple[str, ...], Field(min_length=2)] | None = Field(
         None, strict=False, description="names of the classes to use, in order; default: all"
@@ -134,6 +139,8 @@ class DataSettings(Settings):
         for key in wrong:
             if getattr(self, key) != type(self).model_fields[key].default:
                 raise ValueError(f"{key} {why}")
+        if self.target_path is not None and self.labels != "all":
+            raise ValueError("labels does not go with target_path, which uses all of the source")
         return self
 
     @property
@@ -148,6 +155,15 @@ class DataSettings(Settings):
         if not self.validation:
             return "test"
         return "validation" if self.target_path is None else "source validation"
+
+    def find_split_seed(self, seed: int) -> int:
+        """Return the seed of the choice of samples in a run with ``seed``.
+
+        Example:
+            >>> DataSettings().find_split_seed(3), DataSettings(split_seed=0).find_split_seed(3)
+            (3, 0)
+        """
+        return seed if self.split_seed is None else self.split_seed
 
     def list_images(self) -> Listing:
         """List the own images of ``path``."""
@@ -172,7 +188,7 @@ def prepare(
 
     Args:
         settings: which data, and how many labels.
-        seed: seed of the choice of labels.
+        seed: seed of the run; chooses the labels, unless ``settings.split_seed`` does.
         transforms: perturbations of weak and strong views; default: none.
         normalization: normalization of the pixel values.
         images: the images of ``settings.path``, if they have been decoded already.
@@ -181,16 +197,19 @@ def prepare(
         UserError: if the data are missing or do not fit the settings.
     """
     transforms, normalization = transforms or Transforms(), normalization or Normalization()
+    drawn = settings.find_split_seed(seed)
     if settings.path is not None:
         images = images or settings.decode()
-        data = prepare_files(images, settings.validation, seed, transforms, normalization)
+        data = prepare_files(
+            images, settings.labels, settings.validation, drawn, transforms, normalization
+        )
     elif settings.source is None:
         raise UserError(
             "the recipe has no data.source: its data are handed over from Python; pass them as the "
             "argument data of train, resume or load_trained"
         )
     else:
-        data = _prepare_published(settings, settings.source, seed, transforms, normalization)
+        data = _prepare_published(settings, settings.source, drawn, transforms, normalization)
     return replace(data, origin=Origin(settings, seed, transforms, normalization))
 
 

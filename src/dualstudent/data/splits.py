@@ -15,7 +15,9 @@ from dualstudent.errors import UserError
 from dualstudent.generators import make_generator
 
 
-def choose_labeled(data: DataSet, labels: int | str, seed: int) -> Tensor:
+def choose_labeled(
+    data: Labels, labels: int | str, seed: int, available: Tensor | None = None
+) -> Tensor:
     """Choose samples to label, equally many of each class.
 
     A number must be a multiple of the number of classes. A share such as ``"10%"`` of all N
@@ -26,6 +28,7 @@ def choose_labeled(data: DataSet, labels: int | str, seed: int) -> Tensor:
         data: the data set to choose from.
         labels: number or share of samples.
         seed: seed of the choice.
+        available: (n,) int64, indices of the samples to choose from; default: all.
 
     Returns:
         Their indices, sorted.
@@ -33,7 +36,24 @@ def choose_labeled(data: DataSet, labels: int | str, seed: int) -> Tensor:
     Raises:
         UserError: if the number cannot be balanced, or a class is too small.
     """
-    return _choose_balanced(data, labels, seed, "labels")
+    return _choose_balanced(data, labels, seed, "labels", available)
+
+
+def count_labeled(labels: int | str, samples: int, classes: int) -> int:
+    """Count the samples that :func:`choose_labeled` chooses, if no class is too small.
+
+    Args:
+        labels: number or share of samples, or "all".
+        samples: number of samples to choose from.
+        classes: number of classes.
+
+    Example:
+        >>> count_labeled("10%", samples=1_281_167, classes=1000)
+        128000
+    """
+    if isinstance(labels, int):
+        return min(labels, samples)
+    return samples if labels == "all" else int(samples * parse_share(labels) / classes) * classes
 
 
 def choose_images(data: DataSet, count: int, seed: int) -> Tensor:
@@ -101,11 +121,16 @@ def _shuffle_by_class(data: Labels, seed: int, what: str) -> tuple[Tensor, ...]:
 
 
 def _choose_balanced(
-    data: DataSet, wanted: int | str, seed: int, what: Literal["labels", "images"]
+    data: Labels,
+    wanted: int | str,
+    seed: int,
+    what: Literal["labels", "images"],
+    available: Tensor | None = None,
 ) -> Tensor:
-    each = _count_per_class(data, wanted, what)
+    each = _count_per_class(data, wanted, what, len(data) if available is None else len(available))
     chosen = []
-    for name, members in zip(data.classes, _shuffle_by_class(data, seed, what), strict=True):
+    for name, shuffled in zip(data.classes, _shuffle_by_class(data, seed, what), strict=True):
+        members = shuffled if available is None else shuffled[torch.isin(shuffled, available)]
         if len(members) < each and isinstance(wanted, int):
             raise UserError(
                 f"data.{what} = {wanted} asks for {each} {what} of class {name!r}, "
@@ -129,13 +154,13 @@ def parse_share(text: str) -> Fraction:
     return share
 
 
-def _count_per_class(data: DataSet, wanted: int | str, what: str) -> int:
+def _count_per_class(data: Labels, wanted: int | str, what: str, samples: int) -> int:
     classes = len(data.classes)
     if isinstance(wanted, str):
-        each = math.floor(len(data) * parse_share(wanted) / classes)
+        each = math.floor(samples * parse_share(wanted) / classes)
         if each == 0:
             raise UserError(
-                f"data.{what} = {wanted!r} of {len(data):,} images is less than one for each of "
+                f"data.{what} = {wanted!r} of {samples:,} images is less than one for each of "
                 f"the {classes} classes of {data.name}; use a larger share"
             )
         return each
@@ -155,7 +180,7 @@ def write_manifest(path: Path, data: Labels, labeled: Tensor, seed: int) -> None
         path: JSON file to write.
         data: the data set.
         labeled: (n,) int64, indices of the labeled samples.
-        seed: seed of the run, for information.
+        seed: seed of the choice, for information.
     """
     manifest = {
         "data": data.name,

@@ -1,1 +1,1 @@
-"""The experiments of the paper: what each runs, how it is run, and what comes out."""
+"""The experiments of the paper, and comparisons of methods: what is run, and what comes out."""

@@ -13,7 +13,7 @@ from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import ImageSamples
 from dualstudent.data.sources.catalog import SOURCES
 from dualstudent.data.sources.source import Source
-from dualstudent.data.splits import parse_share
+from dualstudent.data.splits import count_labeled
 from dualstudent.grid import count_parallel_runs
 from dualstudent.recipes.schema import Recipe
 from dualstudent.training.forecast import (
@@ -142,10 +142,7 @@ def _count_samples(recipe: Recipe) -> int:
 
 
 def _count_labels(recipe: Recipe) -> int:
-    labels, samples, classes = recipe.data.labels, _count_samples(recipe), _count_classes(recipe)
-    if isinstance(labels, int):
-        return labels
-    return samples if labels == "all" else int(samples * parse_share(labels) / classes) * classes
+    return count_labeled(recipe.data.labels, _count_samples(recipe), _count_classes(recipe))
 
 
 def _count_test_samples(recipe: Recipe) -> int:

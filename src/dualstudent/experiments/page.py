@@ -18,21 +18,49 @@ ET.register_namespace("xlink", _LINK)
 
 
 @dataclass(frozen=True)
+class Heading:
+    """What the page and its table are called.
+
+    Attributes:
+        tab: title of the browser's tab.
+        title: heading of the page.
+        subtitle: a line below it.
+        caption: of the table.
+    """
+
+    tab: str
+    title: str
+    subtitle: str
+    caption: str
+
+
+@dataclass(frozen=True)
 class _Picture:
     name: str
     caption: str
     svg: str
 
 
+def make_paper_heading(experiment: Experiment) -> Heading:
+    """The heading of a table or figure of the paper."""
+    return Heading(
+        f"{experiment.place}: {experiment.title}",
+        experiment.title,
+        f"{experiment.place} of “Dual Student: Breaking the Limits of the Teacher in "
+        "Semi-supervised Learning” (ICCV 2019)",
+        "Paper and measured values",
+    )
+
+
 def write_page(
-    path: Path, experiment: Experiment, table: ComparisonTable, figures: Mapping[str, Figure]
+    path: Path, heading: Heading, table: ComparisonTable, figures: Mapping[str, Figure]
 ) -> None:
     """Write the page; it works offline, without scripts, and in screen readers.
 
     Args:
         path: of the page.
-        experiment: gives the title.
-        table: paper and measured values, with notes.
+        heading: of the page.
+        table: with notes.
         figures: name → figure, whose label is its caption.
     """
     pictures = [
@@ -43,7 +71,7 @@ def write_page(
     page = (
         load_templates("dualstudent.experiments", ".")
         .get_template("page.html")
-        .render(experiment=experiment, table=table, headers=headers, pictures=pictures)
+        .render(heading=heading, table=table, headers=headers, pictures=pictures)
     )
     path.write_text(page, "utf-8")
 

@@ -78,6 +78,19 @@ def write_csv(path: Path, plan: Plan, runs: FinishedRuns) -> None:
                 )
 
 
+def describe_effort(runs: FinishedRuns) -> str:
+    """A sentence on the number of runs, their time, and the versions that made them."""
+    results = {run.folder.name: run.read_result() for of_cell in runs.values() for run in of_cell}
+    seconds = sum(result["seconds"] for result in results.values())
+    versions = dict.fromkeys(
+        f"{name} {version}" for r in results.values() for name, version in r["versions"].items()
+    )
+    return (
+        f"{format_count(len(results), 'run')}, {format_duration(seconds)} in all, one after the "
+        f"other; {', '.join(versions) or 'no run yet'}."
+    )
+
+
 def _make_row(plan: Plan, cell: Cell, runs: list[Run]) -> list[str]:
     measure, paper = plan.experiment.measure_of(cell), plan.experiment.paper(cell)
     measured = chosen = _NOT_RUN
@@ -89,11 +102,6 @@ def _make_row(plan: Plan, cell: Cell, runs: list[Run]) -> list[str]:
 
 def _write_notes(plan: Plan, runs: FinishedRuns, command: str) -> list[str]:
     experiment = plan.experiment
-    results = {run.folder.name: run.read_result() for of_cell in runs.values() for run in of_cell}
-    seconds = sum(result["seconds"] for result in results.values())
-    versions = dict.fromkeys(
-        f"{name} {version}" for r in results.values() for name, version in r["versions"].items()
-    )
     notes = [
         f"{experiment.place} of the paper, {_SIZES[plan.budget]}. "
         f"Measured: {_describe_mean(plan.seeds)}, at the last epoch, mean over the reported "
@@ -101,8 +109,7 @@ def _write_notes(plan: Plan, runs: FinishedRuns, command: str) -> list[str]:
         *plan.differences,
         "* lowest test error over all epochs and networks, as the paper's authors report (too "
         "optimistic); for comparison only.",
-        f"{format_count(len(results), 'run')}, {format_duration(seconds)} in all, one after the "
-        f"other; {', '.join(versions) or 'no run yet'}.",
+        describe_effort(runs),
         f"Written by `{command}` from all runs that were finished by then.",
     ]
     if any(row.paper and any("†" in value for value in row.paper) for row in experiment.rows):

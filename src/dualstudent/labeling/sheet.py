@@ -147,6 +147,11 @@ def _open(run: Run) -> tuple[Trainer, ImageNames]:
             f"{run.folder}: was trained on arrays from Python, whose samples have no names; "
             "train with --data, or by a recipe with data.source"
         )
+    if settings.path is not None and settings.labels != "all":
+        raise UserError(
+            f"{run.folder}: data.labels = {settings.labels} hid some of your labels, so it would "
+            "ask for labels that you have; train with all of them"
+        )
     trainer = load_trained(run)
     if trainer.data.fully_labeled:
         raise UserError(f"{run.folder}: every image has a label; there is nothing left to label")

@@ -9,7 +9,7 @@ from dualstudent.batch import count_epoch_steps
 from dualstudent.data.images.check import DataCheck
 from dualstudent.data.images.decoding import Channels
 from dualstudent.data.prepare import OF_PUBLISHED
-from dualstudent.data.splits import count_held_out
+from dualstudent.data.splits import count_held_out, count_labeled
 from dualstudent.errors import UserError
 from dualstudent.recipes.reading import apply_changes, merge, read_recipe_table, validate
 from dualstudent.recipes.schema import Recipe
@@ -55,7 +55,8 @@ def use_own_images(recipe: str, where: Table, changes: Sequence[str]) -> Recipe:
         UserError: if the recipe is invalid.
     """
     table = read_recipe_table(recipe)
-    kept = {key: value for key, value in table.get("data", {}).items() if key not in OF_PUBLISHED}
+    replaced = (*OF_PUBLISHED, "labels")  # these are meant for the data that the recipe names
+    kept = {key: value for key, value in table.get("data", {}).items() if key not in replaced}
     return validate(apply_changes(table | {"data": kept | where}, changes), recipe)
 
 
@@ -130,6 +131,9 @@ def choose_recipe(check: DataCheck, cuda: bool, wanted: Mapping[str, Any] | None
     if data["validation"]:  # in the worst case, all copies are of held-out images
         labeled -= check.labeled_copies
         unlabeled = unlabeled and max(1, unlabeled - check.unlabeled_copies)
+    given = labeled
+    labeled = count_labeled(data.get("labels", "all"), given, len(check.labeled))
+    unlabeled += given - labeled
     network, why_network = _choose_network(data["channels"], data["image_size"], cuda)
     batch = _choose_batch(labeled, unlabeled, wanted.get("batch", {}))
     # At least 1: training refuses a batch that cannot be filled, and says why.

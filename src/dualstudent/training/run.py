@@ -95,7 +95,8 @@ class Run:
         about = {"format": FORMAT, "data": data.fingerprint(), "versions": list_versions()}
         partial.about.write_text(json.dumps(about, indent=1) + "\n")
         if data.source is not None:
-            write_manifest(partial.split, data.source, data.labeled, recipe.seed)
+            drawn = recipe.data.find_split_seed(recipe.seed)
+            write_manifest(partial.split, data.source, data.labeled, drawn)
         partial.folder.rename(folder)
         return cls(folder)
 

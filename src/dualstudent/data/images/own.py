@@ -18,7 +18,7 @@ from dualstudent.data.images.tables import Columns, list_table
 from dualstudent.data.paths import RIGHTS_TO_IMAGES, path_exists
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import ImageSamples
-from dualstudent.data.splits import choose_held_out
+from dualstudent.data.splits import choose_held_out, choose_labeled
 from dualstudent.data.transforms.normalization import Normalization
 from dualstudent.data.transforms.policy import Transforms
 from dualstudent.errors import UserError
@@ -96,6 +96,7 @@ class LabeledImages:
 
 def prepare_files(
     images: DecodedImages,
+    labels: int | str,
     validation: float,
     seed: int,
     transforms: Transforms,
@@ -105,6 +106,8 @@ def prepare_files(
 
     Args:
         images: decoded images of a listing from :func:`list_images`.
+        labels: number or share of labels to train with, or "all"; images with other labels
+            count as unlabeled.
         validation: share of the labels to hold out for evaluation; 0 if there is a test part.
             Copies of held-out images are not used for training.
         seed: seed of the choice.
@@ -112,27 +115,32 @@ def prepare_files(
         normalization: normalization of the pixel values.
 
     Raises:
-        UserError: if there is a validation share beside a test part, or if it is too small.
+        UserError: if there is a validation share beside a test part, if it is too small, or if
+            there are not so many labels.
     """
     listing = images.listing
     known, trained = len(listing.labeled), len(listing.labeled) + len(listing.unlabeled)
-    labels = torch.tensor(listing.labels)
+    truth = torch.tensor(listing.labels)
     source = LabeledImages(images)
     tested = hidden = torch.arange(trained, len(listing))
     if validation:
         tested, hidden = _hold_out(source, validation, seed)
-    labeled = _exclude(hidden, 0, known)
+    labeled = available = _exclude(hidden, 0, known)
+    if labels != "all":
+        labeled = choose_labeled(source, labels, seed, available)
     given = torch.full((trained,), -1)
-    given[labeled] = labels[labeled]
+    given[labeled] = truth[labeled]
+    unlabeled = _exclude(torch.cat([hidden, labeled]), 0, trained)
+    fully_labeled = not listing.unlabeled and len(labeled) == len(available)
     select = partial(_select_samples, images, transforms, normalization)
     return PreparedData(
         listing.classes,
         select(torch.arange(trained)),
         given,
         labeled,
-        _exclude(hidden, known, trained) if listing.unlabeled else labeled,
+        labeled if fully_labeled else unlabeled,
         select(tested),
-        labels[tested],
+        truth[tested],
         source,
         tuple(listing.paths[index] for index in tested.tolist()),
         len(images.unreadable),

@@ -1,7 +1,6 @@
 """Fig. 7 and 9: test accuracy against epochs, with the paper's values at the right edge."""
 
 from collections.abc import Sequence
-from statistics import fmean
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -11,7 +10,7 @@ from dualstudent.experiments.figures.series import (
     Series,
     collect_seeds,
     draw_series,
-    read_evaluated,
+    read_errors,
 )
 from dualstudent.experiments.results import FinishedRuns
 from dualstudent.experiments.schema import Cell, Experiment
@@ -39,7 +38,9 @@ def draw_adaptation(experiment: Experiment, runs: FinishedRuns) -> dict[str, Fig
 
 def read_accuracy(runs: Sequence[Run]) -> Series:
     """Accuracy in percent, mean over the headline networks."""
-    return collect_seeds([_read_accuracy(run) for run in runs])
+    return collect_seeds(
+        [{epoch: 100 - error for epoch, error in read_errors(run).items()} for run in runs]
+    )
 
 
 def _draw_curves(experiment: Experiment, runs: FinishedRuns, title: str) -> Figure | None:
@@ -82,15 +83,6 @@ def _mark_paper_value(axes: Axes, value: float, color: str) -> None:
         clip_on=False,
         transform=axes.get_yaxis_transform(),
     )
-
-
-def _read_accuracy(run: Run) -> dict[int, float]:
-    headline = run.read_result()["headline"]
-    return {
-        record["epoch"]: 100 - fmean(record["test"][name]["error"] for name in headline)
-        for record in read_evaluated(run)
-        if record["test"].keys() >= set(headline)  # an earlier stage may have other networks
-    }
 
 
 def _read_paper_accuracy(experiment: Experiment, cell: Cell) -> float | None:

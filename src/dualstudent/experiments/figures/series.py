@@ -1,4 +1,4 @@
-"""Values against epochs: mean and standard deviation over seeds."""
+"""Values against epochs or time: mean and standard deviation over seeds."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,29 +13,29 @@ from dualstudent.training.run import Run
 
 @dataclass(frozen=True)
 class Series:
-    """Values of all seeds, by epoch.
+    """Values of all seeds, by epoch or time.
 
     Attributes:
-        epochs: in ascending order.
-        values: for each epoch, one value per seed.
+        x: epochs or times, in ascending order.
+        values: for each of them, one value per seed.
     """
 
-    epochs: list[int]
+    x: Sequence[float]
     values: list[list[float]]
 
     @property
     def means(self) -> list[float]:
-        """Mean over the seeds, for each epoch."""
+        """Mean over the seeds, for each x."""
         return [fmean(values) for values in self.values]
 
     @property
     def deviations(self) -> list[float]:
-        """Standard deviation over the seeds, for each epoch."""
+        """Standard deviation over the seeds, for each x."""
         return [deviation(values) for values in self.values]
 
     @property
     def last(self) -> str:
-        """Mean and standard deviation at the last epoch."""
+        """Mean and standard deviation at the end."""
         return format_spread(self.values[-1])
 
 
@@ -62,10 +62,20 @@ def read_evaluated(run: Run) -> list[dict[str, Any]]:
     return [record for record in run.read_metrics() if record["test"]]
 
 
+def read_errors(run: Run) -> dict[int, float]:
+    """Epoch → error in percent, mean over the headline networks."""
+    headline = run.read_result()["headline"]
+    return {
+        record["epoch"]: fmean(record["test"][name]["error"] for name in headline)
+        for record in read_evaluated(run)
+        if record["test"].keys() >= set(headline)  # an earlier stage may have other networks
+    }
+
+
 def draw_series(axes: Axes, series: Series, label: str, color: str, dashes: str = "-") -> None:
     """Draw the mean as a line, and one standard deviation on either side as a band."""
-    axes.plot(series.epochs, series.means, dashes, color=color, label=label, linewidth=1.8)
+    axes.plot(series.x, series.means, dashes, color=color, label=label, linewidth=1.8)
     if len(series.values[0]) > 1:
         pairs = list(zip(series.means, series.deviations, strict=True))
         low, high = [m - d for m, d in pairs], [m + d for m, d in pairs]
-        axes.fill_between(series.epochs, low, high, color=color, alpha=0.2, linewidth=0)
+        axes.fill_between(series.x, low, high, color=color, alpha=0.2, linewidth=0)

@@ -1,0 +1,94 @@
+"""``dualstudent compare``: methods side by side, on the same labels."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dualstudent.cli.arguments import Changes
+from dualstudent.cli.console import console, print_line
+from dualstudent.cli.results import print_comparison
+from dualstudent.report.format import format_count
+
+if TYPE_CHECKING:
+    from dualstudent.experiments.comparison import ComparisonRequest
+
+
+class Equal(StrEnum):
+    """What all methods have in common."""
+
+    steps = "steps"
+    time = "time"
+
+
+def compare(
+    recipe: Annotated[
+        str | None, typer.Argument(help="Name of a recipe, or path of a .toml file.")
+    ] = None,
+    methods: Annotated[
+        str, typer.Option(metavar="A,B,…", help="Methods; 'dualstudent methods' lists them.")
+    ] = "",
+    seeds: Annotated[
+        int, typer.Option(help="Draws of labels, the same for all methods; 5 or more, if you can.")
+    ] = 5,
+    labels: Annotated[
+        str,
+        typer.Option(
+            metavar="N,M,…", help="Numbers of labels; default: as in the recipe, or all you have."
+        ),
+    ] = "",
+    data: Annotated[
+        Path | None, typer.Option(help="Own images instead of a recipe: a folder or a table.")
+    ] = None,
+    initial_states: Annotated[
+        int, typer.Option(help="Runs for each draw, with other weights, order and views.")
+    ] = 1,
+    equal: Annotated[
+        Equal, typer.Option(help="The same steps for all, or about the time of the first method.")
+    ] = Equal.steps,
+    set_: Changes = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the results; default: runs/compare/NAME.")
+    ] = None,
+) -> None:
+    """Compare methods, for example [bold]dualstudent compare demo --methods vat,supervised[/bold].
+
+    Ends with a table and a page: errors, differences to the best with intervals and p-values,
+    learning curves, and accuracy against time. The same command continues after Ctrl-C.
+    """
+    from dualstudent.experiments.comparison import ComparisonRequest
+
+    _run(
+        ComparisonRequest(
+            tuple(_split(methods)),
+            recipe,
+            data,
+            tuple(int(n) if n.isdecimal() else n for n in _split(labels)),
+            seeds,
+            initial_states,
+            equal.value,
+            tuple(set_ or ()),
+            out,
+        )
+    )
+
+
+def _split(text: str) -> list[str]:
+    return list(dict.fromkeys(filter(None, (word.strip() for word in text.split(",")))))
+
+
+def _run(request: "ComparisonRequest") -> None:
+    from dualstudent.cli.progress import show_progress
+    from dualstudent.experiments.compare import run_comparison
+    from dualstudent.experiments.comparison import plan_comparison
+
+    with show_progress(console, unit="done") as progress:
+        comparison = plan_comparison(request, progress.make_callback("preparing"))
+    count = format_count(len(comparison.runs()), "run")
+    print_line(console, f"{', '.join(request.methods)}: {count} in {request.runs_folder}")
+    for remark in comparison.remarks:
+        print_line(console, remark)
+    with show_progress(console, unit="epochs") as progress:
+        made = run_comparison(comparison, progress.make_callback("comparing"))
+    print_comparison(request.name, made.table, f"Page: {made.folder / 'index.html'}")

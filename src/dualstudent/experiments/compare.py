@@ -1,0 +1,175 @@
+"""Comparing methods: runs what is missing, and writes table, figures and page."""
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dualstudent.errors import UserError
+from dualstudent.experiments.comparison import (
+    Comparison,
+    ComparisonRequest,
+    Equal,
+    plan_comparison,
+)
+from dualstudent.experiments.comparison_table import (
+    build_comparison_table,
+    find_part,
+    write_scores,
+)
+from dualstudent.experiments.figures.comparison import draw_comparison
+from dualstudent.experiments.page import Heading, write_page
+from dualstudent.experiments.results import FinishedRuns, read_headline
+from dualstudent.experiments.scores import compute_scores
+from dualstudent.experiments.table import ComparisonTable
+from dualstudent.grid import run_grid
+from dualstudent.parallel import Progress
+from dualstudent.report.format import format_count
+from dualstudent.report.style import save_picture
+from dualstudent.signals import Interrupted
+from dualstudent.training.run import Run
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+@dataclass(frozen=True)
+class ComparedMethods:
+    """The results of a comparison.
+
+    Attributes:
+        folder: with ``table.md``, ``table.csv``, ``runs.csv``, the pictures and ``index.html``.
+        table: errors and differences as text.
+        records: one per run: its method, labels, seeds, error and costs.
+    """
+
+    folder: Path
+    table: ComparisonTable
+    records: list[dict[str, Any]]
+
+
+def compare(
+    methods: Sequence[str],
+    recipe: str | Path | None = None,
+    *,
+    data: str | Path | None = None,
+    labels: Sequence[int | str] = (),
+    seeds: int = 5,
+    initial_states: int = 1,
+    equal: Equal = "steps",
+    changes: Sequence[str] = (),
+    folder: str | Path | None = None,
+    progress: Progress | None = None,
+) -> "DataFrame":
+    """Compare methods on the same labels, over several draws of labels.
+
+    Writes the table, its figures and a page into ``folder``. The same call continues after an
+    interruption, and finished runs are never repeated; methods, labels and seeds can be added.
+
+    Args:
+        methods: names of the methods.
+        recipe: name or path of the recipe that all share; its section ``method`` holds for the
+            method that it names, the others start from their own defaults.
+        data: own images instead of a recipe, for which one is chosen: a folder or a table.
+        labels: numbers of labels; default: that of the recipe.
+        seeds: number of draws of labels.
+        initial_states: number of runs per draw, with other weights, order and views.
+        equal: ``"steps"``, or ``"time"`` for about the time of the first method.
+        changes: ``"key=value"`` settings of every run; ``method.…`` where a method has it.
+        folder: of the results; default: ``runs/compare/NAME``.
+        progress: is told how many epochs of all runs are done.
+
+    Returns:
+        One row per run: method, labels, split_seed (of the labels), seed (of all else), error in
+        percent, seconds, steps, epochs and run (its folder).
+
+    Raises:
+        UserError: if something does not fit together; nothing has been trained.
+        Interrupted: after Ctrl-C, SIGTERM or SIGHUP.
+
+    Example:
+        >>> runs = compare(["dual-student", "supervised"], "demo", seeds=3)  # doctest: +SKIP
+        >>> runs.groupby("method").error.mean()  # doctest: +SKIP
+    """
+    try:
+        from pandas import DataFrame
+    except ImportError as error:
+        raise UserError(
+            "compare returns a DataFrame: install pandas (pip install pandas)"
+        ) from error
+    request = ComparisonRequest(
+        tuple(dict.fromkeys(methods)),
+        None if recipe is None else str(recipe),
+        None if data is None else Path(data),
+        tuple(dict.fromkeys(labels)),
+        seeds,
+        initial_states,
+        equal,
+        tuple(changes),
+        None if folder is None else Path(folder),
+    )
+    return DataFrame(run_comparison(plan_comparison(request), progress).records)
+
+
+def run_comparison(comparison: Comparison, progress: Progress | None = None) -> ComparedMethods:
+    """Run what is missing, and write table, figures and page.
+
+    Args:
+        comparison: from :func:`~dualstudent.experiments.comparison.plan_comparison`.
+        progress: is told how many epochs of all runs are done.
+
+    Raises:
+        Interrupted: after Ctrl-C, SIGTERM or SIGHUP; its message has the command to continue.
+    """
+    request = comparison.request
+    comparison.save()
+    try:
+        run_grid(comparison.runs(), request.runs_folder, progress)
+    except Interrupted as stop:
+        raise Interrupted(stop.number, stop.done, request.command) from stop
+    runs = {
+        cell: [Run(request.runs_folder / name) for name in comparison.runs_of(cell)]
+        for cell in comparison.recipes
+    }
+    table = _write_results(comparison, runs)
+    records = [_make_record(run) for of_cell in runs.values() for run in of_cell]
+    _write_records(request.folder / "runs.csv", records)
+    return ComparedMethods(request.folder, table, records)
+
+
+def _write_results(comparison: Comparison, runs: FinishedRuns) -> ComparisonTable:
+    request = comparison.request
+    scores = compute_scores(runs, request.initial_states)
+    table = build_comparison_table(comparison, runs, scores)
+    (request.folder / "table.md").write_text(table.to_markdown(), "utf-8")
+    write_scores(request.folder / "table.csv", scores)
+    figures = draw_comparison(runs, find_part(comparison))
+    for name, figure in figures.items():
+        save_picture(figure, request.folder / name)
+    title = f"{format_count(len(request.methods), 'method')} compared on {request.name}"
+    heading = Heading(title, title, ", ".join(request.methods), "Errors and differences")
+    write_page(request.folder / "index.html", heading, table, figures)
+    return table
+
+
+def _make_record(run: Run) -> dict[str, Any]:
+    recipe, result = run.read_recipe(), run.read_result()
+    return {
+        "method": recipe.method.name,
+        "labels": recipe.data.labels,
+        "split_seed": recipe.data.split_seed,
+        "seed": recipe.seed,
+        "error": read_headline(run, "error"),
+        "seconds": result["seconds"],
+        "steps": result["steps"],
+        "epochs": result["epochs"],
+        "run": str(run.folder),
+    }
+
+
+def _write_records(path: Path, records: Sequence[dict[str, Any]]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(records[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(records)

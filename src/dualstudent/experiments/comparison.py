@@ -1,0 +1,351 @@
+"""A comparison of methods: what was asked for, its runs, and the file that identifies it."""
+
+import json
+import shlex
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from dualstudent.atomic import atomic_write
+from dualstudent.data.images.cache import decode_images, measure_images
+from dualstudent.data.images.check import DataCheck, check_images
+from dualstudent.data.prepare import prepare
+from dualstudent.data.prepared import PreparedData
+from dualstudent.errors import UserError
+from dualstudent.experiments.lengths import measure_lengths, set_length
+from dualstudent.experiments.schema import Cell
+from dualstudent.generators import preserve_rng
+from dualstudent.methods import METHODS
+from dualstudent.parallel import Progress
+from dualstudent.recipes.chooser import (
+    choose_form,
+    complete_recipe,
+    locate_images,
+    validate_request,
+)
+from dualstudent.recipes.reading import apply_changes, merge, read_recipe_table, validate
+from dualstudent.recipes.schema import Recipe
+from dualstudent.settings import Table, suggest
+from dualstudent.training.forecast import use_one_process
+from dualstudent.training.run import Run
+from dualstudent.training.trainer import Trainer
+
+Equal = Literal["steps", "time"]
+
+_MOST_SEEDS = 1000
+_FIELDS = {
+    str(method.Settings.model_fields["name"].default): set(method.Settings.model_fields)
+    for method in METHODS
+}
+_REFUSED_CHANGES = {
+    "seed": "the seeds are 0, 1, …; set their number with --seeds",
+    "data.split_seed": "the draws of labels are 0, 1, …; set their number with --seeds",
+    "data.labels": "set the numbers of labels with --labels",
+    "method.name": "name the methods with --methods",
+}
+
+
+@dataclass(frozen=True)
+class ComparisonRequest:
+    """What the user asked for.
+
+    Attributes:
+        methods: names of the methods; the rows.
+        recipe: name or path of the recipe that all share; or
+        data: own images, for which a recipe is chosen.
+        labels: numbers of labels; the columns. Default: that of the recipe.
+        seeds: number of label draws, the same for all methods.
+        initial_states: runs per draw that differ in everything random but the labels.
+        equal: whether all methods take the same steps, or the time of the first one.
+        changes: ``"key=value"`` settings of every run; ``method.…`` where a method has it.
+        out: folder of the results.
+    """
+
+    methods: tuple[str, ...]
+    recipe: str | None = None
+    data: Path | None = None
+    labels: tuple[int | str, ...] = ()
+    seeds: int = 5
+    initial_states: int = 1
+    equal: Equal = "steps"
+    changes: tuple[str, ...] = ()
+    out: Path | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the recipe or of the images."""
+        path = Path(self.recipe or self.data or "").resolve()
+        return path.name if path.is_dir() else path.stem
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the results."""
+        return self.out or Path("runs/compare") / self.name
+
+    @property
+    def runs_folder(self) -> Path:
+        """Folder of the runs."""
+        return self.folder / "runs"
+
+    @property
+    def command(self) -> str:
+        """The command that makes this request."""
+        words = ["dualstudent", "compare", *([self.recipe] if self.recipe else [])]
+        words += ["--data", str(self.data)] if self.data else []
+        words += ["--methods", ",".join(self.methods), "--seeds", str(self.seeds)]
+        words += ["--labels", ",".join(map(str, self.labels))] if self.labels else []
+        words += ["--initial-states", str(self.initial_states)] if self.initial_states > 1 else []
+        words += ["--equal", self.equal] if self.equal != "steps" else []
+        words += [word for change in self.changes for word in ("--set", change)]
+        words += ["--out", str(self.out)] if self.out else []
+        return shlex.join(words)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What all runs in a folder must share. Methods, labels and seeds can be added later."""
+        return {
+            "recipe": self.recipe,
+            "data": str(self.data.absolute()) if self.data else None,
+            "set": list(self.changes),
+            "equal": self.equal,
+            "first method": self.methods[0] if self.equal == "time" else None,
+        }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The runs of a comparison.
+
+    Attributes:
+        request: of the user.
+        recipes: cell → recipe; the row is a method, the column a number of labels.
+        lengths: cell → epochs, if the methods are given equal time.
+        remarks: sentences on what the user should know before.
+    """
+
+    request: ComparisonRequest
+    recipes: dict[Cell, Recipe]
+    lengths: dict[str, int]
+    remarks: list[str]
+
+    def runs_of(self, cell: Cell) -> dict[str, Recipe]:
+        """Name → recipe of the runs of one cell, draw by draw."""
+        return {
+            _name_run(self.recipes[cell], draw, state): _seed(self.recipes[cell], draw, state)
+            for draw in range(self.request.seeds)
+            for state in range(self.request.initial_states)
+        }
+
+    def runs(self) -> dict[str, Recipe]:
+        """Name → recipe of all runs, draw by draw, so that methods can be compared early."""
+        of_cells = [self.runs_of(cell).items() for cell in self.recipes]
+        return {name: recipe for draw in zip(*of_cells, strict=True) for name, recipe in draw}
+
+    def save(self) -> None:
+        """Write what identifies the comparison into its folder."""
+        self.request.folder.mkdir(parents=True, exist_ok=True)
+        content = self.request.identity | {"epochs": self.lengths}
+        with atomic_write(_find_file(self.request)) as partial:
+            partial.write_text(json.dumps(content, indent=1) + "\n", "utf-8")
+
+
+def plan_comparison(request: ComparisonRequest, progress: Progress | None = None) -> Comparison:
+    """Plan the runs, and check all that can be checked before a long training.
+
+    Args:
+        request: of the user.
+        progress: is told how many images have been read, and how many methods measured.
+
+    Raises:
+        UserError: if names or settings are wrong, a method does not fit, there are not so many
+            labels, or the folder holds something else.
+    """
+    _check_request(request)
+    lengths = _read_lengths(request)
+    recipes = _build_recipes(request, progress)
+    data = _prepare_columns(recipes)
+    _check_methods(recipes, data)
+    if request.equal == "time":
+        lengths = measure_lengths(recipes, data, lengths, progress)
+        recipes = {cell: set_length(each, lengths[str(cell)]) for cell, each in recipes.items()}
+        _check_methods(recipes, data)
+    comparison = Comparison(request, recipes, lengths, _list_remarks(request, recipes))
+    for name, recipe in comparison.runs().items():
+        if Run(request.runs_folder / name).about.is_file():
+            Run.open(request.runs_folder / name).check_recipe(recipe)
+    return comparison
+
+
+def _check_request(request: ComparisonRequest) -> None:
+    if not request.methods:
+        raise UserError("name the methods with --methods A,B ('dualstudent methods' lists them)")
+    for name in request.methods:
+        if name not in _FIELDS:
+            raise UserError(
+                f"there is no method {name!r}{suggest(name, _FIELDS)} "
+                "('dualstudent methods' lists them)"
+            )
+    if (request.recipe is None) == (request.data is None):
+        raise UserError("name either a recipe ('dualstudent recipes' lists them), or --data FOLDER")
+    if not 1 <= request.seeds <= _MOST_SEEDS or request.initial_states < 1:
+        raise UserError(
+            f"--seeds {request.seeds} --initial-states {request.initial_states}: use 1 to "
+            f"{_MOST_SEEDS} seeds, and at least one initial state"
+        )
+    for change in request.changes:
+        key = _find_key(change)
+        if key in _REFUSED_CHANGES:
+            raise UserError(f"--set {key}: {_REFUSED_CHANGES[key]}")
+
+
+def _find_key(change: str) -> str:
+    return change.partition("=")[0].strip()
+
+
+def _build_recipes(request: ComparisonRequest, progress: Progress | None) -> dict[Cell, Recipe]:
+    """The recipe of each cell: what all share, with the method's own settings."""
+    of_methods = [c for c in request.changes if _find_key(c).startswith("method.")]
+    shared = [change for change in request.changes if change not in of_methods]
+    recipes = {}
+    for base in _build_bases(request, shared, progress):
+        for method in request.methods:
+            own = [c for c in of_methods if method in _find_owners(c, request.methods)]
+            table = apply_changes(base, [f"method.name={method}", *own])
+            recipe = validate(table, f"{request.name} with {method}")
+            if recipe.data.split is not None:
+                raise UserError(
+                    f"data.split = {recipe.data.split}: a comparison draws the labels by seed; "
+                    "leave it out"
+                )
+            recipes[Cell(method, f"{recipe.data.labels} labels")] = recipe
+    return recipes
+
+
+def _find_owners(change: str, methods: Iterable[str]) -> list[str]:
+    """The methods that a change of the section ``method`` is for: those that have the setting.
+
+    If none has it, it is for all, so that it is refused with a suggestion.
+    """
+    field = _find_key(change).split(".")[1].strip()
+    return [method for method in methods if field in _FIELDS[method]] or list(methods)
+
+
+def _build_bases(
+    request: ComparisonRequest, changes: list[str], progress: Progress | None
+) -> list[Table]:
+    """What all methods share, as a recipe table for each number of labels."""
+    if request.recipe is not None:
+        table = apply_changes(read_recipe_table(request.recipe), changes)
+        own = validate(table, request.recipe).data.labels
+        return [merge(table, {"data": {"labels": n}}) for n in request.labels or (own,)]
+    assert request.data is not None
+    found = _examine_images(validate_request(locate_images(request.data), changes), progress)
+    bases = []
+    for labels in request.labels or ("all",):
+        wanted = [*changes, f"data.labels={labels}"]
+        asked = validate_request(locate_images(request.data), wanted)
+        recipe, _ = complete_recipe(asked, found, wanted)
+        bases.append(recipe.model_dump(mode="json", exclude_unset=True))
+    return bases
+
+
+def _examine_images(asked: Recipe, progress: Progress | None) -> DataCheck:
+    listing = asked.data.list_images()
+    size, channels = choose_form(asked, *measure_images(listing, progress=progress))
+    found = check_images(decode_images(listing, size, channels, progress=progress))
+    if found.has_errors:
+        raise UserError(f"{found.name} has errors; 'dualstudent check' says which")
+    return found
+
+
+def _prepare_columns(recipes: Mapping[Cell, Recipe]) -> dict[str, PreparedData]:
+    """The data of each column, which all its methods share."""
+    data: dict[str, PreparedData] = {}
+    for cell, recipe in recipes.items():
+        if cell.column not in data:
+            data[cell.column] = prepared = prepare(
+                recipe.data, recipe.seed, recipe.transforms, recipe.normalization
+            )
+            if not len(prepared.test_labels):
+                raise UserError(
+                    f"{' '.join(recipe.data.domains)} has no test part and too few labels to "
+                    "spare, so there is nothing to compare by; add test images"
+                )
+    return data
+
+
+def _check_methods(recipes: Mapping[Cell, Recipe], data: Mapping[str, PreparedData]) -> None:
+    """Build every method once, so that mistakes show before the first step."""
+    for cell, recipe in recipes.items():
+        here = recipe.model_copy(update={"device": use_one_process(recipe.device)})
+        try:
+            with preserve_rng(), closing(Trainer(here, data[cell.column])):
+                pass
+        except UserError as error:
+            raise UserError(f"{cell}: {error}") from error
+
+
+def _list_remarks(request: ComparisonRequest, recipes: Mapping[Cell, Recipe]) -> list[str]:
+    remarks = []
+    for change in request.changes:
+        if _find_key(change).startswith("method."):
+            owners = _find_owners(change, request.methods)
+            if len(owners) < len(request.methods):
+                remarks.append(
+                    f"{change} is set for {', '.join(owners)}; the others have no such setting."
+                )
+    data = [recipe.data for recipe in recipes.values()]
+    if any(d.labels == "all" and not d.validation and not d.images for d in data):
+        remarks.append(
+            "With all labels there is nothing to draw: the spread is that of the initial states."
+        )
+    if request.seeds == 1:
+        remarks.append(
+            "One seed has no spread: no intervals and no p-values; use --seeds 2 or more."
+        )
+    return remarks
+
+
+def _find_file(request: ComparisonRequest) -> Path:
+    return request.folder / "comparison.json"
+
+
+def _read_lengths(request: ComparisonRequest) -> dict[str, int]:
+    """The lengths that were measured before; empty for a new comparison.
+
+    Raises:
+        UserError: if the folder holds something else.
+    """
+    file, folder = _find_file(request), request.folder
+    if not file.is_file():
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise UserError(f"{folder} already exists and is no comparison; choose another --out")
+        return {}
+    try:
+        found = json.loads(file.read_text("utf-8"))
+        lengths: dict[str, int] = found["epochs"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{file}: cannot be read ({error!r}); choose another --out") from error
+    other = [key for key, value in request.identity.items() if found.get(key) != value]
+    if other:
+        raise UserError(
+            f"{folder} holds another comparison: it differs in {', '.join(other)}; choose another "
+            "--out"
+        )
+    return lengths
+
+
+def _name_run(recipe: Recipe, draw: int, state: int) -> str:
+    labels = str(recipe.data.labels).replace("%", "percent")
+    return f"{recipe.method.name}-{labels}-draw{draw}-state{state}"
+
+
+def _seed(recipe: Recipe, draw: int, state: int) -> Recipe:
+    """The recipe of one run: the draw decides the labels, both decide all else.
+
+    The first state of a draw has its seed, as in a run without ``split_seed``.
+    """
+    data = recipe.data.model_copy(update={"split_seed": draw})
+    return recipe.model_copy(update={"seed": draw + _MOST_SEEDS * state, "data": data})

@@ -1,0 +1,139 @@
+"""A comparison as a user runs it: real processes, real digits, from the command to the table."""
+
+import contextlib
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dualstudent import UserError, compare
+from tests.support.command import Command
+from tests.support.csv_rows import rows_of
+from tests.support.html_page import Page
+from tests.support.recipes import SMALL
+
+OPTIONS = ("--methods", "supervised,pi", "--seeds", "2", "--labels", "50,100")
+SHORT = (*SMALL, "schedule.epochs=1")
+CHANGES = tuple(word for change in SHORT for word in ("--set", change))
+
+
+def stamps(folder: Path) -> dict[str, int]:
+    return {p.parent.name: p.stat().st_mtime_ns for p in folder.glob("runs/*/result.json")}
+
+
+def interrupt(words: list[str], out: Path) -> str:
+    """Stop the command after its first finished run; return its message."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dualstudent", *words], stderr=subprocess.PIPE, text=True
+    )
+    while not stamps(out) and process.poll() is None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=0.1)
+    process.send_signal(signal.SIGINT)
+    _, message = process.communicate()
+    assert process.returncode == 128 + signal.SIGINT, message
+    return message
+
+
+def test_an_interrupted_comparison_continues_and_equals_one_that_was_not(
+    tmp_path: Path, command: Command
+) -> None:
+    out = tmp_path / "out"
+    words = ["compare", "demo", *OPTIONS, *CHANGES, "--out", str(out)]
+    message = interrupt(words, out)
+    assert f"continue with: dualstudent {' '.join(words)}" in " ".join(message.split())
+    before = stamps(out)
+    assert 0 < len(before) < 8
+    assert not (out / "table.md").exists()
+
+    code, shown, messages = command(*words)
+    assert code == 0, messages
+    after = stamps(out)
+    assert len(after) == 8
+    assert {name: after[name] for name in before} == before
+
+    rows = rows_of(out / "table.csv")
+    assert [(row["labels"], row["method"]) for row in rows] == [
+        (f"{labels} labels", method) for labels in (50, 100) for method in ("supervised", "pi")
+    ]
+    assert [row["p_value"] == "" for row in rows].count(True) == 2  # the best of each column
+    table = (out / "table.md").read_text()
+    assert f"`dualstudent {' '.join(words)}`" in table
+    assert "cannot be told apart" in table
+    for row in rows:
+        assert f"{float(row['error']):.2f} ±" in shown
+        assert f"{float(row['error']):.2f} ±" in table
+
+    again = compare(
+        ["supervised", "pi"], "demo", labels=[50, 100], seeds=2, changes=SHORT,
+        folder=tmp_path / "again",
+    )  # fmt: skip
+    keys = ["method", "labels", "split_seed", "seed", "error", "steps", "epochs"]
+    continued = rows_of(out / "runs.csv")
+    assert [[str(row[key]) for key in keys] for row in again.to_dict("records")] == [
+        [row[key] for key in keys] for row in continued
+    ]
+    means = again.groupby(["labels", "method"]).error.mean()
+    for row in rows:
+        labels = int(row["labels"].split()[0])
+        assert float(row["error"]) == pytest.approx(means[labels, row["method"]], rel=1e-5)
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One label count, two draws of two initial states."""
+    folder = tmp_path_factory.mktemp("compared") / "out"
+    compare(["supervised", "pi"], "demo", seeds=2, initial_states=2, changes=SHORT, folder=folder)
+    return folder
+
+
+def test_initial_states_and_draws_have_spreads_of_their_own(compared: Path) -> None:
+    rows = rows_of(compared / "table.csv")
+    assert all(float(row["between_states"]) >= 0 and row["between_draws"] for row in rows)
+    table = (compared / "table.md").read_text()
+    assert "between draws" in table
+    assert "one-way random effects" in table
+    runs = rows_of(compared / "runs.csv")
+    assert {(row["split_seed"], row["seed"]) for row in runs} == {
+        ("0", "0"), ("0", "1000"), ("1", "1"), ("1", "1001")
+    }  # fmt: skip
+    errors = {row["error"] for row in runs if row["method"] == "pi" and row["split_seed"] == "0"}
+    assert len(errors) == 2  # another state is another run
+
+
+def test_the_page_is_whole_and_says_nothing_of_a_paper(compared: Path) -> None:
+    text = (compared / "index.html").read_text("utf-8")
+    page = Page(text)
+    assert page.texts["h1"] == ["2 methods compared on demo"]
+    assert len(page.of("svg")) == len(page.texts["figcaption"]) == 2
+    assert page.texts["figcaption"][0].startswith("Learning curves")
+    assert page.texts["figcaption"][1].startswith("Accuracy against time")
+    assert {"supervised", "pi", "50 labels"} <= set(page.texts["th"])
+    assert "the best" in page.texts["td"]
+    links = [v or "" for _, a in page.elements for k, v in a.items() if k.endswith(("href", "src"))]
+    assert all(link.startswith(("#", "data:")) for link in links)
+    for word in ("paper", "iccv"):
+        assert word not in text.casefold()
+        assert word not in (compared / "table.md").read_text().casefold()
+    for name in ("curves", "time"):
+        assert (compared / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_mistakes_are_one_line(command: Command, tmp_path: Path) -> None:
+    for words, message in (
+        (["demo"], "--methods"),
+        (["demo", "--methods", "supervized"], "'supervised'"),
+        (["demo", "--methods", "pi", "--labels", "70000"], "70000"),
+        (["--methods", "pi", "--data", str(tmp_path / "nowhere")], "nowhere"),
+    ):
+        code, _, shown = command("compare", *words)
+        assert (code, shown.count("\n")) == (2, 1), shown
+        assert message in shown
+
+
+def test_python_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(UserError, match="pip install pandas"):
+        compare(["pi"], "demo")

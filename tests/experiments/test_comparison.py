@@ -1,0 +1,186 @@
+"""The plan of a comparison: recipes, seeds, lengths, and what is refused."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+
+from dualstudent import UserError, load_recipe, prepare
+from dualstudent.experiments import lengths
+from dualstudent.experiments.comparison import ComparisonRequest, plan_comparison
+from dualstudent.experiments.lengths import set_length
+from dualstudent.experiments.schema import Cell
+from dualstudent.recipes.schema import Recipe
+from tests.support.digit_files import write_digits
+from tests.support.recipes import SMALL, small_recipe
+
+REQUEST = ComparisonRequest(
+    ("dual-student", "supervised"), "demo", labels=(50, 100), seeds=2, changes=SMALL
+)
+
+
+@pytest.fixture(autouse=True)
+def _inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DUALSTUDENT_CACHE", str(tmp_path / "cache"))
+
+
+def test_runs_differ_in_method_labels_and_seeds_only() -> None:
+    runs = plan_comparison(dataclasses.replace(REQUEST, initial_states=2)).runs()
+    assert len(runs) == 2 * 2 * 2 * 2
+    seeds = {(r.data.split_seed, r.seed) for r in runs.values()}
+    assert seeds == {(0, 0), (0, 1000), (1, 1), (1, 1001)}
+    for name, recipe in runs.items():
+        own = [f"method.name={recipe.method.name}", f"data.labels={recipe.data.labels}"]
+        seeded = [f"seed={recipe.seed}", f"data.split_seed={recipe.data.split_seed}"]
+        assert recipe == small_recipe(*own, *seeded), name
+    # The recipe's own method keeps what the recipe says of it.
+    assert runs["dual-student-50-draw0-state0"].method == load_recipe("demo").method
+
+
+def test_all_methods_and_states_of_a_draw_see_the_same_labels() -> None:
+    request = dataclasses.replace(REQUEST, labels=(50,), initial_states=2)
+    labels: dict[int | None, list[torch.Tensor]] = {}
+    for recipe in plan_comparison(request).runs().values():
+        chosen = prepare(recipe.data, recipe.seed).labeled
+        labels.setdefault(recipe.data.split_seed, []).append(chosen)
+    for of_draw in labels.values():
+        assert len(of_draw) == 4
+        assert all(torch.equal(each, of_draw[0]) for each in of_draw)
+    assert not torch.equal(labels[0][0], labels[1][0])
+
+
+def test_the_labels_of_the_recipe_are_the_default() -> None:
+    comparison = plan_comparison(dataclasses.replace(REQUEST, labels=()))
+    assert {cell.column for cell in comparison.recipes} == {"50 labels"}
+
+
+def test_settings_of_a_method_go_to_those_that_have_them() -> None:
+    change = "method.classification_average=batch"
+    comparison = plan_comparison(dataclasses.replace(REQUEST, changes=(*SMALL, change)))
+    method = comparison.recipes[Cell("dual-student", "50 labels")].method.model_dump()
+    assert method["classification_average"] == "batch"
+    (remark,) = comparison.remarks
+    assert remark.startswith(f"{change} is set for dual-student;")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"methods": ("dual-studnet",)}, r"'dual-studnet'; did you mean 'dual-student'"),
+        ({"methods": ()}, "--methods"),
+        ({"recipe": None}, "recipe .*or --data"),
+        ({"data": Path("digits")}, "either a recipe"),
+        ({"seeds": 0}, "--seeds 0"),
+        ({"initial_states": 0}, "--initial-states 0"),
+        ({"labels": (55,)}, r"data\.labels = 55 .* multiple of 10"),
+        ({"labels": (9000,)}, r"data\.labels = 9000 .* but digits-8x8 train has"),
+        ({"labels": ("lots",)}, r"data\.labels = 'lots'"),
+        ({"changes": ("seed=1",)}, "--seeds"),
+        ({"changes": ("data.labels=50",)}, "--labels"),
+        ({"changes": ("method.name=vat",)}, "--methods"),
+        ({"changes": ("method.confidence_treshold=0.5",)}, "did you mean 'method.confidence_thr"),
+        ({"changes": ("data.split=split.json",)}, r"data\.split"),
+        ({"changes": ("batch.labeled=128",)}, r"dual-student, 50 labels: batch\.labeled = 128"),
+        (
+            {"methods": ("supervised", "pi+fastswa")},
+            r"pi\+fastswa, 50 labels: method\.average_from",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_one_line_before_anything_starts(
+    change: dict[str, object], message: str
+) -> None:
+    with pytest.raises(UserError, match=message) as refusal:
+        plan_comparison(dataclasses.replace(REQUEST, **change))  # type: ignore[arg-type]
+    assert "\n" not in str(refusal.value)
+    assert not Path("runs").exists()
+
+
+def test_a_single_seed_is_told_to_have_no_intervals() -> None:
+    (remark,) = plan_comparison(dataclasses.replace(REQUEST, seeds=1)).remarks
+    assert "no intervals" in remark
+
+
+def test_a_folder_is_for_one_comparison_to_which_can_be_added() -> None:
+    plan_comparison(REQUEST).save()
+    more = {"methods": ("pi",), "labels": (20,), "seeds": 3}
+    plan_comparison(dataclasses.replace(REQUEST, **more)).save()  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=r"runs/compare/demo .* differs in set; choose another"):
+        plan_comparison(dataclasses.replace(REQUEST, changes=(*SMALL, "batch.size=32")))
+    (Path("full") / "of").mkdir(parents=True)
+    with pytest.raises(UserError, match="no comparison"):
+        plan_comparison(dataclasses.replace(REQUEST, out=Path("full")))
+
+
+def test_with_equal_time_lengths_are_set_once_by_the_ratio_of_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    measured = []
+
+    def estimate(recipe: Recipe, data: object) -> float:
+        assert torch.get_num_threads() == 1
+        measured.append(recipe.method.name)
+        disturbed = 5.0 if measured.count(recipe.method.name) == 2 else 1.0  # the second time
+        times = {"dual-student": 30.0, "supervised": 8.0, "pi": 70.0}
+        return disturbed * times[recipe.method.name]
+
+    monkeypatch.setattr(lengths, "estimate_seconds", estimate)
+    request = dataclasses.replace(REQUEST, labels=(50,), equal="time")
+    comparison = plan_comparison(request)
+    epochs = {cell.row: recipe.schedule for cell, recipe in comparison.recipes.items()}
+    assert epochs["dual-student"].epochs == 2
+    assert epochs["supervised"].epochs == 8  # 2 · 30/8
+    assert epochs["supervised"].rampup_epochs == 4
+    assert measured == ["dual-student", "supervised"] * 3  # in turns
+
+    comparison.save()
+    assert plan_comparison(request).recipes == comparison.recipes
+    assert len(measured) == 6  # not measured again
+    more = plan_comparison(dataclasses.replace(request, methods=(*request.methods, "pi")))
+    assert more.recipes[Cell("pi", "50 labels")].epochs == 1
+    assert measured[6:] == ["dual-student", "pi"] * 3
+    with pytest.raises(UserError, match="first method"):
+        plan_comparison(dataclasses.replace(request, methods=("pi", "dual-student")))
+
+
+def test_another_length_keeps_the_shares_of_the_schedule() -> None:
+    recipe = small_recipe(
+        "schedule.epochs=10",
+        "schedule.rampup_epochs=4",
+        "schedule.cosine_epochs=13",
+        "schedule.warmup_epochs=2",
+        "schedule.warmup_from=0.01",
+    )
+    schedule = set_length(recipe, 25).schedule.model_dump()
+    assert (schedule["epochs"], schedule["rampup_epochs"], schedule["warmup_epochs"]) == (25, 10, 5)
+    assert schedule["cosine_epochs"] == 32  # 32.5
+    assert set_length(recipe, 10) is recipe
+    cyclic = small_recipe("schedule.epochs=10", "schedule.cycle_from=5", "schedule.cycle_length=5")
+    with pytest.raises(UserError, match="cycle_from"):
+        set_length(cyclic, 4)
+
+
+def test_own_images_get_a_chosen_recipe_and_hidden_labels(tmp_path: Path) -> None:
+    digits = write_digits(tmp_path / "digits", labeled=6, unlabeled=100, test=20)
+    request = dataclasses.replace(
+        REQUEST, recipe=None, data=digits, labels=(20, 60), changes=("schedule.epochs=1",)
+    )
+    recipes = plan_comparison(request).recipes
+    for cell, (labeled, unlabeled) in {"20": (20, 140), "60": (60, 100)}.items():
+        recipe = recipes[Cell("supervised", f"{cell} labels")]
+        assert recipe.network.name == "digits-cnn"
+        data = prepare(recipe.data, seed=0)
+        assert (len(data.labeled), len(data.unlabeled)) == (labeled, unlabeled)
+    dual_student = recipes[Cell("dual-student", "60 labels")].method.model_dump()
+    assert dual_student["stabilization_weight"] == 100  # the chooser's
+    with pytest.raises(UserError, match=r"7 labels .* has 6"):
+        plan_comparison(dataclasses.replace(request, labels=(70,)))
+
+
+def test_own_images_without_any_to_evaluate_on_cannot_be_compared(tmp_path: Path) -> None:
+    digits = write_digits(tmp_path / "digits", labeled=6, unlabeled=100, test=0)
+    request = dataclasses.replace(REQUEST, recipe=None, data=digits, labels=(), changes=())
+    with pytest.raises(UserError, match="digits has no test part"):
+        plan_comparison(request)

@@ -1,0 +1,84 @@
+"""Scores from errors written by hand."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from dualstudent import Run
+from dualstudent.experiments.figures.comparison import draw_comparison
+from dualstudent.experiments.schema import Cell
+from dualstudent.experiments.scores import compute_scores
+from tests.support.made_runs import drawn_lines, line, made_run, network
+
+ERRORS = {
+    Cell("a", "few"): [20.0, 24.0, 22.0, 26.0],
+    Cell("b", "few"): [15.0, 17.0, 19.0, 16.0],
+    Cell("c", "few"): [16.0, 15.0, 20.0, 18.0],
+    Cell("a", "many"): [4.0, 5.0, 6.0, 7.0],
+    Cell("b", "many"): [8.0, 5.0, 9.0, 7.0],
+    Cell("c", "many"): [30.0, 31.0, 32.0, 30.0],
+}
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> dict[Cell, list[Run]]:
+    """Runs of two epochs; the first epoch is 10 points worse."""
+    return {
+        cell: [
+            made_run(
+                tmp_path / f"{cell}{number}",
+                [line(1, {"student": network(error + 10)}), line(2, {"student": network(error)})],
+            )
+            for number, error in enumerate(errors)
+        ]
+        for cell, errors in ERRORS.items()
+    }
+
+
+@pytest.mark.parametrize("states", [1, 2])
+def test_differences_are_to_the_best_and_paired_by_the_draws(
+    runs: dict[Cell, list[Run]], states: int
+) -> None:
+    found = {score.cell: score for score in compute_scores(runs, states)}
+    draws = {cell: np.reshape(e, (-1, states)).mean(axis=1) for cell, e in ERRORS.items()}
+    best = {"few": Cell("b", "few"), "many": Cell("a", "many")}
+    raw = {}
+    for cell, score in found.items():
+        if cell == best[cell.column]:
+            assert (score.difference, score.p_value) == (None, None)
+            continue
+        expected = scipy.stats.ttest_rel(draws[cell], draws[best[cell.column]])
+        assert score.difference is not None
+        assert score.difference.p_value == pytest.approx(expected.pvalue)
+        raw[cell] = expected.pvalue
+    smallest = min(raw, key=raw.__getitem__)
+    corrected = found[smallest].p_value
+    assert corrected == pytest.approx(min(1, 4 * raw[smallest]))  # of all four in the table
+    largest = found[max(raw, key=raw.__getitem__)]
+    assert largest.p_value == max(s.p_value for s in found.values() if s.p_value is not None)
+
+
+def test_what_one_draw_or_one_state_cannot_tell(runs: dict[Cell, list[Run]]) -> None:
+    assert [score.deviations for score in compute_scores(runs, 1)] == [None] * 6
+    one_draw = compute_scores(runs, 4)
+    assert [score.deviations for score in one_draw] == [None] * 6
+    assert [score.p_value for score in one_draw] == [None] * 6
+    few = compute_scores(runs, 2)[0]
+    # Draws (20, 24) and (22, 26): variance within 8, of the means 2 < 8/2.
+    assert few.deviations == pytest.approx((0, 8**0.5))
+
+
+def test_curves_go_by_steps_and_by_the_mean_time(runs: dict[Cell, list[Run]]) -> None:
+    figures = draw_comparison(runs, "test")
+    few, _ = figures["curves"].axes
+    errors = drawn_lines(few)
+    assert errors["a"] == ([10, 20], [33, 23])  # ten steps an epoch
+    assert errors["b"] == ([10, 20], [26.75, 16.75])
+    band = few.collections[0].get_paths()[0].vertices
+    deviation = np.std(ERRORS[Cell("a", "few")], ddof=1)
+    assert np.max(np.asarray(band)[:, 1]) == pytest.approx(33 + deviation)
+    _, many = figures["time"].axes
+    assert drawn_lines(many)["a"] == ([0.5, 1.0], [84.5, 94.5])  # made runs took a second
+    assert "seconds" in figures["time"].get_supxlabel()
