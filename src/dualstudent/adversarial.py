@@ -1,6 +1,6 @@
 """Adversarial perturbations: small changes of the input that change the prediction most.
 
-The search leaves the network unchanged: parameters receive no gradient and batch-norm
+A search leaves the network unchanged: parameters receive no gradient and batch-norm
 statistics are not updated. The results are constants.
 """
 
@@ -12,7 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from dualstudent.generators import seeded_rng
 from dualstudent.losses import kl
+from dualstudent.prediction import Prediction
 
 
 @contextmanager
@@ -33,20 +35,48 @@ def freeze_statistics(network: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def disable_noise(network: nn.Module) -> Iterator[None]:
-    """Make the network deterministic: no dropout, no updates of batch-norm statistics.
-
-    In training mode, batch norm still normalizes by the batch.
-    """
+def evaluation_mode(network: nn.Module) -> Iterator[None]:
+    """Run the network without dropout and with its running statistics; then restore all modes."""
     modes = [(module, module.training) for module in network.modules()]
-    for module, training in modes:
-        module.training = training and isinstance(module, _BatchNorm)
+    network.eval()
     try:
-        with freeze_statistics(network):
-            yield
+        yield
     finally:
         for module, training in modes:
             module.training = training
+
+
+class RepeatedDropout(nn.Module):
+    """A network with the same dropout in every pass, which is drawn when this is made.
+
+    Without it, two passes over equal images would differ, and a small change of the images would
+    be lost in the difference.
+
+    Args:
+        network: the network; not copied.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+        self._seed = int(torch.randint(2**62, ()))
+
+    def forward(self, images: Tensor) -> Prediction:
+        with seeded_rng("dropout", self._seed):
+            prediction: Prediction = self.network(images)
+            return prediction
+
+
+@contextmanager
+def full_precision(device: torch.device) -> Iterator[None]:
+    """Compute in float32: without autocast, and without TF32 in convolutions on a GPU."""
+    flags = torch.backends.cudnn
+    allowed, flags.allow_tf32 = flags.allow_tf32, False
+    try:
+        with torch.autocast(device.type, enabled=False):
+            yield
+    finally:
+        flags.allow_tf32 = allowed
 
 
 def virtual_adversarial(
@@ -62,11 +92,12 @@ def virtual_adversarial(
     for a small r, so r is the dominant eigenvector of H. Power iteration finds it from a random
     direction d by d ← H d / ‖H d‖, where H d is ∇ᵣ KL(p(x) ‖ p(x + r)) / ξ at r = ξ d.
 
-    The gradient is a difference of nearly equal probabilities. Therefore the search runs without
-    dropout and in full precision, even under autocast.
+    The gradient is a difference of nearly equal probabilities. Therefore the search runs in full
+    precision, even under autocast, and must not draw dropout anew in every pass.
 
     Args:
-        network: maps images to a :class:`~dualstudent.prediction.Prediction`.
+        network: maps images to a :class:`~dualstudent.prediction.Prediction`, equal images to
+            equal ones: without dropout, or with :class:`RepeatedDropout`.
         images: (B, …), x.
         epsilon: ε, the Euclidean length of each sample's r.
         finite_difference: ξ.
@@ -77,11 +108,12 @@ def virtual_adversarial(
 
     Example:
         >>> from dualstudent.networks import DigitsCNN
-        >>> r = virtual_adversarial(DigitsCNN(), torch.rand(2, 1, 28, 28), 8.0, 0.1)
+        >>> network = RepeatedDropout(DigitsCNN())
+        >>> r = virtual_adversarial(network, torch.rand(2, 1, 28, 28), 8.0, 1e-2)
         >>> [round(length, 3) for length in r.flatten(1).norm(dim=1).tolist()]
         [8.0, 8.0]
     """
-    with disable_noise(network), torch.autocast(images.device.type, enabled=False):
+    with freeze_statistics(network), full_precision(images.device):
         with torch.no_grad():
             target = network(images).class_logits.softmax(dim=1)
         direction = _normalize(torch.randn_like(images))
@@ -99,7 +131,7 @@ def fast_gradient_sign(loss: Tensor, images: Tensor, epsilon: float) -> Tensor:
     Goodfellow et al., Explaining and harnessing adversarial examples, ICLR 2015.
 
     Args:
-        loss: a scalar that depends on ``images``; its graph is kept.
+        loss: a scalar that depends on ``images``.
         images: (B, …), x, with ``requires_grad``.
         epsilon: ε, the largest change of a value.
 
@@ -111,7 +143,7 @@ def fast_gradient_sign(loss: Tensor, images: Tensor, epsilon: float) -> Tensor:
         >>> fast_gradient_sign(images[:, 0].sum() - images[:, 1].sum(), images, epsilon=0.25)
         tensor([[1.2500, 0.7500]])
     """
-    (gradient,) = torch.autograd.grad(loss, images, retain_graph=True)
+    (gradient,) = torch.autograd.grad(loss, images)
     return images.detach() + epsilon * gradient.sign()
 
 

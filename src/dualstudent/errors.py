@@ -16,6 +16,10 @@ class DataWarning(UserWarning):
     """Data are usable but not what was expected."""
 
 
+class NotKeptWarning(UserWarning):
+    """Settings of a recipe are not kept, because they belong to the method it had before."""
+
+
 def raise_problems(problems: Iterable[str], where: str = "") -> None:
     """Raise one error for all problems, naming the first ten; do nothing if there are none.
 

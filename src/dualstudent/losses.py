@@ -185,16 +185,20 @@ def logit_distance(class_logits: Tensor, consistency_logits: Tensor) -> Tensor:
     return F.mse_loss(class_logits, consistency_logits)
 
 
-def neighbors(features: Tensor, labels: Tensor, margin: float = 1.0) -> Tensor:
+def neighbors(
+    features: Tensor, labels: Tensor, margin: float = 1.0, average_over_features: bool = True
+) -> Tensor:
     """The contrastive loss of Smooth Neighbors (Luo et al., CVPR 2018).
 
-    For neighbors it is the squared Euclidean distance of their features, for other pairs
+    For neighbors it is the squared distance of their features, for other pairs
     max(0, margin − distance)². Pairs with identical features get no gradient.
 
     Args:
         features: (B, D), B at least 2.
         labels: (B,) int64; samples of the same label are neighbors.
         margin: above 0.
+        average_over_features: whether the squared distance is a mean over the D features, as in
+            the authors' program, or a sum, which pulls D times more.
 
     Returns:
         A scalar, the mean over all pairs of different samples.
@@ -202,11 +206,16 @@ def neighbors(features: Tensor, labels: Tensor, margin: float = 1.0) -> Tensor:
     Example:
         >>> import torch
         >>> points = torch.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 0.5]])
-        >>> neighbors(points, torch.tensor([0, 0, 1])) * 3  # 5² + 0.5² + 0
+        >>> same = torch.tensor([0, 0, 1])
+        >>> neighbors(points, same, average_over_features=False) * 3  # 5² + 0.5² + 0
         tensor(25.2500)
+        >>> neighbors(points, same) * 3  # 5²/2 + (1 − √0.125)² + 0
+        tensor(12.9179)
     """
     first, second = torch.triu_indices(len(labels), len(labels), offset=1, device=labels.device)
     dtype = torch.promote_types(features.dtype, torch.float32)  # no pdist in half precision
     distance = F.pdist(features.to(dtype))
+    if average_over_features:
+        distance = distance / math.sqrt(features.shape[1])
     apart = (margin - distance).clamp(min=0).square()
     return torch.where(labels[first] == labels[second], distance.square(), apart).mean()

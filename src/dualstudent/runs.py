@@ -75,6 +75,7 @@ def resume(
     if run.result.is_file():
         _draw_page(run, lambda: load_trained(run, data))
         return run
+    run.check_method()
     recipe = run.read_recipe()
     with run.lock(), start_followers(recipe, run.folder):
         trainer = Trainer(recipe, data, run.check_same_data)

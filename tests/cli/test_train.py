@@ -37,6 +37,15 @@ def test_train_evaluate_and_export_show_the_same_figures(
     assert "student2.safetensors" in messages
 
 
+@pytest.mark.filterwarnings("default::dualstudent.errors.NotKeptWarning")
+def test_what_another_method_does_not_keep_is_one_line(tmp_path: Path, command: Command) -> None:
+    changes = [*SMALL_CHANGES, "--set", "method.name=mean-teacher", "--set", "method.decay=0.99"]
+    code, _, messages = command("train", "demo", *changes, "--out", tmp_path / "run")
+    assert (code, messages.count("\n")) == (0, 1)
+    assert messages.startswith("warning: --set: method.name = 'mean-teacher'")
+    assert "consistency_weight = 10, stabilization_weight = 100" in messages
+
+
 def test_a_run_cannot_be_in_a_file(tmp_path: Path, command: Command) -> None:
     file = tmp_path / "table.csv"
     file.touch()

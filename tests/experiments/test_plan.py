@@ -121,8 +121,24 @@ def test_dual_student_has_the_settings_of_the_paper(where: tuple[str, str, str])
         ),
         (("table1", "MT", "1k labels"), {"consistency_weight": 100, "distance": "mse"}),
         (("table1", "Temp", "1k labels"), {"name": "temporal", "decay": 0.6}),
+        # 30 · labels/N, with both losses averaged over a batch of which labels/N are labeled.
+        *(
+            (
+                ("table1", row, column),
+                {"consistency_weight": 30, "classification_average": "labeled"},
+            )
+            for row in ("Temp", "Temp + SN")
+            for column in ("1k labels", "all labels")
+        ),
+        (
+            ("table2", "Temp", "10k labels"),
+            {"consistency_weight": 100, "classification_average": "labeled"},
+        ),
         (("table1", "Π", "1k labels"), {"name": "pi", "gradient_through": "one"}),
-        (("table1", "Π + SN", "1k labels"), {"name": "pi+sn", "neighbor_weight": 0.4}),
+        (
+            ("table1", "Π + SN", "1k labels"),
+            {"name": "pi+sn", "neighbor_weight": 0.4, "margin": 1, "neighbor_distance": "mean"},
+        ),
         (("table1", "Temp + SN", "1k labels"), {"name": "temporal+sn", "neighbor_weight": 0.4}),
         (
             ("table1", "Deep CT (600)", "4k labels"),
@@ -176,6 +192,51 @@ def test_fastswa_replays_epochs_150_to_180_of_210(where: tuple[str, str, str], e
     assert isinstance(schedule, CyclicSchedule)
     assert (schedule.cosine_epochs, schedule.cycle_from, schedule.cycle_length) == (210, 150, 30)
     assert (method["average_from"], method["average_every"]) == (150, 3)
+
+
+@pytest.mark.parametrize(
+    ("where", "rate"),
+    [
+        (("table1", "MT + FSWA", "1k labels"), 0.1),
+        (("table2", "Π + FSWA", "10k labels"), 0.1),
+        (("table2", "MT + FSWA", "all labels"), 0.1),
+        (("table2", "MT + FSWA (1200)", "10k labels"), 0.1),
+        (("table2", "MT", "10k labels"), 0.2),
+    ],
+    ids=str,
+)
+def test_fastswa_has_its_own_learning_rate(where: tuple[str, str, str], rate: float) -> None:
+    assert recipe_of(*where).optimizer.learning_rate == rate
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        ("table1", "Temp", "1k labels"),
+        ("table1", "Temp + SN", "4k labels"),
+        ("table1", "Deep CT (600)", "4k labels"),
+        ("table2", "Temp", "all labels"),
+    ],
+    ids=str,
+)
+def test_methods_whose_authors_ramp_up_over_80_epochs(where: tuple[str, str, str]) -> None:
+    assert recipe_of(*where).schedule.rampup_epochs == 80
+
+
+def test_settings_of_the_task_are_those_of_every_row() -> None:
+    rows: list[tuple[str, BudgetName, float | None, str]] = [
+        ("table2", "full", 0.4, "batch"),
+        ("table1", "cpu", 0.8, "labeled"),
+        ("table2", "cpu", None, "labeled"),  # Dual Student has a threshold of its own there
+        ("table5", "cpu", 0.8, "labeled"),
+    ]
+    for name, budget, threshold, average in rows:
+        for cell, recipe in planned(name, budget).recipes.items():
+            settings = recipe.method.model_dump()
+            if threshold is not None:
+                assert settings["confidence_threshold"] == threshold, cell
+            if cell.row not in ("Supervised", "Temp", "Deep CT (600)"):  # these have no other one
+                assert settings["classification_average"] == average, cell
 
 
 def test_all_adaptation_runs_take_as_many_steps() -> None:

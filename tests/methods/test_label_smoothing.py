@@ -32,7 +32,7 @@ def test_a_share_of_each_label_is_spread_over_all_classes(
     batch = Batch((points.views[0], points.views[0]), points.labels)
     found = [loss.terms["classification"].item() for loss in method.losses(batch, ramp=1.0)]
 
-    average = getattr(method.settings, "classification_average", "batch")
+    average = getattr(method.settings, "classification_average", "batch")  # supervised has none
     rows = [row for row, label in enumerate(LABELS) if label >= 0]
     target = np.full((len(rows), CLASSES), smoothing / CLASSES)
     target[range(len(rows)), [LABELS[row] for row in rows]] += 1 - smoothing

@@ -70,6 +70,27 @@ def test_each_student_learns_from_its_partner_on_the_view_it_was_given() -> None
             assert actual == pytest.approx(expected, rel=1e-12), (seed, number)
 
 
+def test_pairs_drawn_before_a_step_hold_for_that_step_only() -> None:
+    """Processes draw them from the same random state, and their losses from different ones."""
+    students, batch = [small_network(number) for number in range(4)], small_batch()
+    method = MultipleStudent(students, MultipleStudentSettings(confidence_threshold=0.0))
+
+    def losses(*, drawn_by: int | None, seed: int) -> list[float]:
+        if drawn_by is not None:
+            torch.manual_seed(drawn_by)
+            method.before_step()
+        torch.manual_seed(seed)
+        return [loss.total.item() for loss in method.losses(batch, ramp=1.0)]
+
+    pairings = {}
+    for seed in range(20):  # any two seeds whose pairs differ
+        torch.manual_seed(seed)
+        pairings[seed] = draw_pairs(4)
+    other = next(seed for seed in pairings if pairings[seed] != pairings[0])
+    assert losses(drawn_by=0, seed=other) == losses(drawn_by=None, seed=0)
+    assert losses(drawn_by=None, seed=other) != losses(drawn_by=None, seed=0)
+
+
 def test_each_pair_is_a_dual_student() -> None:
     students, batch = [small_network(number) for number in range(4)], small_batch()
     settings = MultipleStudentSettings(confidence_threshold=0.0)

@@ -1,5 +1,6 @@
+import itertools
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -30,27 +31,60 @@ POINTS = [[0.0, 0.0], [0.6, 0.8], [0.0, 0.5], [3.0, 0.0], [3.0, 0.0]]
 CLASSES = [0, 0, 1, 1, 2]
 
 
-def reference(points: NDArray[Any], labels: list[int], margin: float) -> float:
+def reference(
+    points: NDArray[Any], labels: list[int], margin: float, over_features: Any = np.mean
+) -> float:
     pairs = []
     for i in range(len(labels)):
         for j in range(i):
-            distance = np.sqrt(((points[i] - points[j]) ** 2).sum())
+            distance = np.sqrt(over_features((points[i] - points[j]) ** 2))
             same = labels[i] == labels[j]
             pairs.append(distance**2 if same else max(0.0, margin - distance) ** 2)
     return float(np.mean(pairs))
 
 
 @pytest.mark.parametrize("margin", [0.7, 1.0, 4.0])
-def test_every_pair_of_the_batch_counts_once(margin: float) -> None:
+@pytest.mark.parametrize("average", [True, False])
+def test_every_pair_of_the_batch_counts_once(margin: float, average: bool) -> None:
     points = torch.tensor(POINTS, dtype=torch.float64)
-    value = losses.neighbors(points, torch.tensor(CLASSES), margin).item()
-    assert value == pytest.approx(reference(np.array(POINTS), CLASSES, margin), rel=1e-12)
+    value = losses.neighbors(points, torch.tensor(CLASSES), margin, average).item()
+    expected = reference(np.array(POINTS), CLASSES, margin, np.mean if average else np.sum)
+    assert value == pytest.approx(expected, rel=1e-12)
 
 
 def test_toy_batch_by_hand() -> None:
-    value = losses.neighbors(torch.tensor(POINTS[:3]), torch.tensor(CLASSES[:3])).item()
-    between = (0.6**2 + 0.3**2) ** 0.5
-    assert value == pytest.approx((1.0 + (1 - 0.5) ** 2 + (1 - between) ** 2) / 3, rel=1e-6)
+    points, labels = torch.tensor(POINTS[:3]), torch.tensor(CLASSES[:3])
+    near, between = 0.5, (0.6**2 + 0.3**2) ** 0.5  # distances to the one of another class
+    by_sum = (1.0 + (1 - near) ** 2 + (1 - between) ** 2) / 3
+    by_mean = (0.5 + (1 - near / 2**0.5) ** 2 + (1 - between / 2**0.5) ** 2) / 3
+    assert losses.neighbors(points, labels).item() == pytest.approx(by_mean, rel=1e-6)
+    value = losses.neighbors(points, labels, average_over_features=False).item()
+    assert value == pytest.approx(by_sum, rel=1e-6)
+
+
+def test_more_features_of_the_same_kind_do_not_pull_more() -> None:
+    """The weight belongs to the mean over the features: their number must not matter."""
+    points, labels = torch.tensor(POINTS), torch.tensor(CLASSES)
+    few, many = (losses.neighbors(points.repeat(1, n), labels).item() for n in (1, 50))
+    assert many == pytest.approx(few, rel=1e-5)
+
+
+def test_the_loss_is_that_of_the_authors_program() -> None:
+    """It pairs the halves of a batch; over all orders of the batch that is the mean of all pairs.
+
+    emb_loss of train_emb.py: mean over the features, margin on its root, mean over the pairs.
+    """
+    with seeded_rng("features"):
+        points = torch.randn(4, 6, dtype=torch.float64)
+    labels, values = np.array([0, 1, 0, 1]), []
+    for order in itertools.permutations(range(4)):
+        first, second = list(order[:2]), list(order[2:])
+        squared = ((points[first] - points[second]) ** 2).numpy().mean(axis=1)
+        same = labels[first] == labels[second]
+        apart = np.maximum(1.5 - np.sqrt(squared), 0) ** 2
+        values.append((same * squared + (1 - same) * apart).mean())
+    value = losses.neighbors(points, torch.from_numpy(labels), margin=1.5).item()
+    assert value == pytest.approx(np.mean(values), rel=1e-12)
 
 
 def test_gradient_is_the_numerical_one() -> None:
@@ -89,15 +123,22 @@ def test_features_in_the_same_place_give_finite_gradient() -> None:
     assert not points.grad.any()
 
 
-def test_neighbors_have_the_same_true_or_else_target_class() -> None:
-    settings = PiSmoothNeighborsSettings(consistency_weight=10, neighbor_weight=0.3, margin=2)
+@pytest.mark.parametrize(
+    ("distance", "over_features"), [("mean", np.mean), ("sum", np.sum)], ids=["mean", "sum"]
+)
+def test_neighbors_have_the_same_true_or_else_target_class(
+    distance: Literal["mean", "sum"], over_features: Any
+) -> None:
+    settings = PiSmoothNeighborsSettings(
+        consistency_weight=10, neighbor_weight=0.3, margin=2, neighbor_distance=distance
+    )
     method = PiSmoothNeighbors([small_network()], settings)
     points, labels = torch.tensor(POINTS), torch.tensor([0, -1, 1, -1, 2])
     # The targets of the labeled samples contradict their labels, and do not count.
     target = torch.eye(3)[[2, 0, 2, 1, 0]]
     batch = Batch((points, points), labels, labels < 0, torch.arange(5))
     terms = method.terms(Prediction(target, target, points), target, batch, ramp=0.5)
-    expected = 0.5 * 10 * 0.3 * reference(np.array(POINTS), CLASSES, margin=2)
+    expected = 0.5 * 10 * 0.3 * reference(np.array(POINTS), CLASSES, 2, over_features)
     assert terms["neighbors"].item() == pytest.approx(expected, rel=1e-6)
 
 
@@ -112,10 +153,10 @@ def test_the_base_keeps_its_terms_and_the_addition_moves_the_trunk_only() -> Non
     assert reached_parts(network) == {"trunk"}
 
 
-def test_the_settings_are_those_of_the_base_and_two_more() -> None:
+def test_the_settings_are_those_of_the_base_and_three_more() -> None:
     settings = PiSmoothNeighborsSettings(gradient_through="both")
     added = set(PiSmoothNeighborsSettings.model_fields) - set(PiModelSettings.model_fields)
-    assert added == {"neighbor_weight", "margin"}
+    assert added == {"neighbor_weight", "margin", "neighbor_distance"}
     network = small_network()
     (loss,) = PiSmoothNeighbors([network], settings).losses(small_batch(), ramp=1.0)
     torch.autograd.backward(loss.terms["consistency"])
@@ -130,7 +171,7 @@ def test_a_sample_without_a_past_is_judged_by_what_the_student_says_now() -> Non
     guessed = prediction.consistency_logits.argmax(dim=1)
     labels = torch.where(batch.labels < 0, guessed, batch.labels).tolist()
     (loss,) = method.losses(batch, ramp=1.0)
-    expected = 40 * reference(prediction.features.detach().double().numpy(), labels, margin=1)
+    expected = 12 * reference(prediction.features.detach().double().numpy(), labels, margin=1)
     assert loss.terms["neighbors"].item() == pytest.approx(expected, rel=1e-5)
 
 

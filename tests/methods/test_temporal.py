@@ -112,7 +112,7 @@ def test_a_sample_without_a_past_is_not_constrained() -> None:
     term = loss.terms["consistency"]
     followed = table.consistency.detach()[:2].softmax(dim=1).numpy()
     half = table.answers[:2].numpy().astype(np.float16).astype(float)
-    expected = 100 * ((followed - half) ** 2).sum() / CLASSES / 4
+    expected = 30 * ((followed - half) ** 2).sum() / CLASSES / 4
     assert term.item() == pytest.approx(expected, rel=1e-5)
     torch.autograd.backward(term)
     assert table.consistency.grad is not None

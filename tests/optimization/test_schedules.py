@@ -23,6 +23,15 @@ def test_learning_rate_falls_along_half_a_cosine_step_by_step() -> None:
     assert min(rates) > 0
 
 
+def test_the_authors_program_has_the_same_cosine_one_epoch_later() -> None:
+    """It computes ½(1 + cos(π(t − 1)/N)), with t in epochs from 0: docs/fidelity.md."""
+    steps, epochs = 4, 10
+    for step in range(steps * (epochs - 1)):
+        later = (step + steps) / steps
+        theirs = 0.1 * 0.5 * (1 + math.cos(math.pi * (later - 1) / epochs))
+        assert SCHEDULE.learning_rate(step) == pytest.approx(theirs, rel=1e-12)
+
+
 def test_ramp_is_constant_within_an_epoch_and_one_after_the_rampup() -> None:
     expected = [math.exp(-5 * (1 - epoch / 5) ** 2) for epoch in range(5)] + [1.0] * 5
     assert [SCHEDULE.ramp(4 * epoch) for epoch in range(10)] == pytest.approx(expected)

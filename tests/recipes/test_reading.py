@@ -3,6 +3,8 @@ from pathlib import Path
 import pytest
 
 from dualstudent import Recipe, Transform, UserError, load_recipe
+from dualstudent.errors import NotKeptWarning
+from dualstudent.methods import METHODS, Method, Supervised
 from dualstudent.optimization.optimizers import SGDSettings
 from dualstudent.recipes.files import list_recipe_names
 from dualstudent.recipes.reading import RenamedKeyWarning, to_toml
@@ -53,6 +55,78 @@ def test_another_method_does_not_inherit_settings_of_the_first() -> None:
     assert source.method.name == "supervised"
     assert source.batch == load_recipe("usps-mnist").batch
     assert load_recipe("demo", ["method.name=supervised"]).method.name == "supervised"
+
+
+TASK = {"classification_average": "labeled", "confidence_threshold": 0.6}  # of the demo
+
+
+@pytest.mark.parametrize("kind", METHODS, ids=lambda kind: kind.__name__)
+def test_another_method_keeps_what_belongs_to_the_task(kind: type[Method]) -> None:
+    """So that a comparison by ``--set method.name=…`` is fair."""
+    fields = kind.Settings.model_fields
+    changes = [f"method.name={fields['name'].default}", "method.label_smoothing=0.1"]
+    if "strong_network" in fields:
+        changes.append("method.strong_network.name=digits-cnn")
+    method = load_recipe("demo", changes).method.model_dump()
+    for key, value in {**TASK, "label_smoothing": 0.1}.items():
+        assert method[key] == value if key in fields else key == "classification_average"
+    for key, field in fields.items():
+        if key not in {"name", "label_smoothing", "strong_network", *TASK}:
+            is_demo = method["name"] == "dual-student"
+            assert is_demo or method[key] == field.default, key
+
+
+def test_a_threshold_of_reports_means_the_same_for_every_method() -> None:
+    for kind in METHODS:
+        assert kind.Settings.model_fields["confidence_threshold"].default == 0.8
+
+
+def test_only_supervised_has_no_choice_of_what_its_cross_entropy_is_averaged_over() -> None:
+    """All of its batch is labeled."""
+    without = [
+        kind for kind in METHODS if "classification_average" not in kind.Settings.model_fields
+    ]
+    assert without == [Supervised]
+
+
+def test_what_a_new_method_does_not_keep_is_said_in_one_line() -> None:
+    with pytest.warns(NotKeptWarning) as said:
+        load_recipe("demo", ["method.name=mean-teacher", "method.consistency_weight=5"])
+    (warning,) = said
+    assert str(warning.message) == (
+        "--set: method.name = 'mean-teacher' has its own defaults and does not keep "
+        "stabilization_weight = 100"
+    )
+
+
+@pytest.mark.filterwarnings("error::dualstudent.errors.NotKeptWarning")
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [],
+        ["method.name=dual-student"],
+        ["method.consistency_weight=5"],
+        ["network.name=cnn13"],  # the network of the demo has no settings
+        ["schedule.name=constant"],
+        ["schedule.cycle_from=4", "schedule.cycle_length=2"],
+    ],
+    ids=str,
+)
+def test_nothing_is_said_if_nothing_is_lost(changes: list[str]) -> None:
+    load_recipe("demo", changes)
+
+
+@pytest.mark.filterwarnings("error::dualstudent.errors.NotKeptWarning")
+@pytest.mark.parametrize("name", list_recipe_names())
+def test_nothing_is_said_of_our_own_recipes(name: str) -> None:
+    load_recipe(name)
+
+
+def test_a_recipe_of_a_user_is_told_what_it_does_not_keep(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('extends = "demo"\n[method]\nname = "pi"\n')
+    with pytest.warns(NotKeptWarning, match=r"mine\.toml: method\.name = 'pi' .* = 10, .* = 100$"):
+        recipe = load_recipe(tmp_path / "mine.toml")
+    assert recipe.method.model_dump()["classification_average"] == "labeled"
 
 
 def test_settings_of_a_new_method_are_kept_in_any_order() -> None:

@@ -23,9 +23,9 @@ from tests.support.runs import RaisesSignalAt, assert_equal_runs
 CHANGES = ("schedule.epochs=1", "device.accelerator=cpu")
 
 
-def by_hand(epochs: int) -> Trainer:
+def by_hand(*changes: str) -> Trainer:
     """Two shares of every batch, one after the other in one process; gradients averaged."""
-    recipe = small_recipe(*CHANGES, f"schedule.epochs={epochs}")
+    recipe = small_recipe(*CHANGES, *changes)
     trainer = Trainer(recipe)
     shares = [
         BatchLoader(trainer.data, recipe.batch, recipe.seed, shard=Shard(number, 2))
@@ -34,7 +34,10 @@ def by_hand(epochs: int) -> Trainer:
     trainer.method.train()
     for step in range(trainer.schedule.total_steps):
         for number, share in enumerate(shares):
-            torch.manual_seed(derive_seed(recipe.seed, "step", step, *([number] if number else [])))
+            torch.manual_seed(derive_seed(recipe.seed, "step", step))
+            trainer.method.before_step()  # what both shares have in common
+            if number:
+                torch.manual_seed(derive_seed(recipe.seed, "step", step, number))
             losses = trainer.method.losses(share.batch(step), trainer.schedule.ramp(step))
             torch.autograd.backward(torch.stack([loss.total for loss in losses]).sum() / 2)
         for optimizer in trainer.state.optimizers:
@@ -49,11 +52,13 @@ def weights(run: Run) -> dict[str, torch.Tensor]:
     return read_tensors(run.model)[0]
 
 
-def test_two_processes_train_like_their_shares_one_by_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", ["dual-student", "multiple-student"])
+def test_two_processes_train_like_their_shares_one_by_one(method: str, tmp_path: Path) -> None:
     threads = torch.get_num_threads()
-    run = train(small_recipe(*CHANGES, "device.processes=2"), tmp_path / "run")
+    change = f"method.name={method}"
+    run = train(small_recipe(*CHANGES, change, "device.processes=2"), tmp_path / "run")
 
-    expected = by_hand(epochs=1)
+    expected = by_hand(change)
     trained = weights(run)
     for name, student in expected.method.evaluated.items():
         for key, parameter in student.named_parameters():

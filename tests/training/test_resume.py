@@ -132,3 +132,44 @@ def test_a_run_is_trained_by_one_process_at_a_time(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="dualstudent resume"):
         run.read_result()
     assert resume(run.folder).read_result()["epochs"] == 2
+
+
+def make_earlier(run: Run) -> None:
+    """Turn a run into one of the version before, which wrote format 2."""
+    about = json.loads(run.about.read_text()) | {"format": 2}
+    run.about.write_text(json.dumps(about))
+
+
+@pytest.mark.parametrize("name", ["vat", "deep-co-training"])
+def test_a_run_of_a_method_whose_loss_was_another_one_is_refused(name: str, tmp_path: Path) -> None:
+    changes = [f"method.name={name}", *(["method.epsilon=1"] if name == "vat" else [])]
+    recipe = small_recipe(*changes)
+    with pytest.raises(Interrupted):
+        train(recipe, tmp_path / "run", RaisesSignalAt(3))
+    make_earlier(run := Run.open(tmp_path / "run"))
+    with pytest.raises(UserError, match=f"earlier version, whose {name} has another loss"):
+        resume(run.folder)
+    with pytest.raises(UserError, match=f"earlier version, whose {name} has another loss"):
+        train_or_resume(recipe, run.folder)
+    assert run.read_recipe() == recipe
+
+
+def test_smooth_neighbors_of_the_version_before_go_on_with_sums(tmp_path: Path) -> None:
+    recipe = small_recipe("method.name=pi+sn", "method.neighbor_distance=sum")
+    whole = train(recipe, tmp_path / "whole")
+    with pytest.raises(Interrupted):
+        train(recipe, tmp_path / "run", RaisesSignalAt(40))
+    make_earlier(run := Run.open(tmp_path / "run"))
+    text = run.recipe.read_text()
+    assert 'neighbor_distance = "sum"\n' in text
+    run.recipe.write_text(text.replace('neighbor_distance = "sum"\n', ""))
+    assert_equal_runs(resume(run.folder), whole)
+    with pytest.raises(UserError, match="another recipe"):
+        train_or_resume(small_recipe("method.name=pi+sn"), run.folder)
+
+
+def test_other_runs_of_the_version_before_go_on(uninterrupted: Run, tmp_path: Path) -> None:
+    with pytest.raises(Interrupted):
+        train(small_recipe(), tmp_path / "run", RaisesSignalAt(40))
+    make_earlier(run := Run.open(tmp_path / "run"))
+    assert_equal_runs(resume(run.folder), uninterrupted)

@@ -8,7 +8,7 @@ import numpy as np
 
 from dualstudent.data.prepared import PreparedData
 from dualstudent.errors import UserError
-from dualstudent.methods import METHODS
+from dualstudent.methods import list_settings
 from dualstudent.recipes.reading import validate
 from dualstudent.recipes.schema import Recipe
 
@@ -65,11 +65,7 @@ def _choose_method(
         "average_every": 1,
         "strong_network": _choose_strong_network(network),
     }
-    fields = _list_fields(name)
-    if len(shape) == 1:
-        # Squared distances between features of an MLP are a hundred times those of a CNN, whose
-        # features are means over a map.
-        chosen["neighbor_weight"] = 0.004
+    fields = list_settings(name)
     if len(shape) == 1 and "stabilization_weight" in fields:
         # Chosen on validation parts of small tables; the losses are means over the classes.
         chosen |= {"consistency_weight": 3.0 * classes, "stabilization_weight": 30.0 * classes}
@@ -79,14 +75,6 @@ def _choose_method(
         "name": name,
         **(given["method_settings"] or {}),
     }
-
-
-def _list_fields(method: str) -> set[str]:
-    """The settings of a method; empty if there is no such method."""
-    for kind in METHODS:
-        if kind.Settings.model_fields["name"].default == method:
-            return set(kind.Settings.model_fields)
-    return set()
 
 
 def _choose_strong_network(network: dict[str, Any]) -> dict[str, Any]:

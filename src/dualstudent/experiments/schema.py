@@ -113,7 +113,7 @@ class Experiment(Settings):
 
     Settings are applied in this order, later ones win: the recipe, the row, the column and,
     in the cpu budget, those of the budget and those of its row. A method or network of another
-    name drops the settings of the one before, as everywhere in recipes.
+    name drops the settings of the one before, except those of the task, as everywhere in recipes.
     """
 
     name: str = Field(description="what `dualstudent reproduce` calls it")

@@ -47,6 +47,18 @@ def _find_methods() -> tuple[type[Method], ...]:
 
 METHODS = _find_methods()
 
+
+def list_settings(name: str) -> set[str]:
+    """Return the keys of the settings of a method; empty if there is no such method.
+
+    Example:
+        >>> sorted(list_settings("supervised"))
+        ['confidence_threshold', 'label_smoothing', 'name', 'students']
+    """
+    fields = [method.Settings.model_fields for method in METHODS]
+    return {key for each in fields if each["name"].default == name for key in each}
+
+
 if TYPE_CHECKING:
     AnyMethodSettings = MethodSettings
 else:  # the key ``name`` selects the class
@@ -92,4 +104,5 @@ __all__ = [
     "TemporalSmoothNeighbors",
     "TemporalSmoothNeighborsSettings",
     "VATSettings",
+    "list_settings",
 ]

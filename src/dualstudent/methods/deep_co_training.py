@@ -17,9 +17,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dualstudent import losses
-from dualstudent.adversarial import fast_gradient_sign, freeze_statistics
+from dualstudent.adversarial import evaluation_mode, fast_gradient_sign, freeze_statistics
 from dualstudent.batch import ONE_VIEW, Batch
-from dualstudent.errors import UserError
 from dualstudent.methods.consistency import Weight
 from dualstudent.methods.method import (
     ClassificationAverage,
@@ -28,7 +27,6 @@ from dualstudent.methods.method import (
     StudentLoss,
     Task,
 )
-from dualstudent.prediction import Prediction
 
 
 class DeepCoTrainingSettings(MethodSettings):
@@ -41,7 +39,9 @@ class DeepCoTrainingSettings(MethodSettings):
     difference_weight: Weight = Field(
         0.5, description="λ_dif, weight of the term that keeps the students different"
     )
-    epsilon: float = Field(0.02, gt=0, description="change of a normalized value by an attack")
+    epsilon: float = Field(
+        0.02, gt=0, lt=0.5, description="change of a value by an attack, as a share of its range"
+    )
     classification_average: ClassificationAverage = Field(
         "labeled", description="average the cross entropy over the batch or its labeled samples"
     )
@@ -52,40 +52,35 @@ class DeepCoTrainingSettings(MethodSettings):
 
 
 @dataclass(frozen=True)
-class View:
-    """The outputs of one student for a batch, called its view in co-training.
+class Outputs:
+    """The logits of one student for a batch, with gradient.
 
     Attributes:
-        class_logits: (B, C), with gradient.
-        probabilities: (B, C), their softmax; a constant.
-        adversarial: (B, …), adversarial images against this student.
+        clean: (B, C), for the images.
+        misled: (B, C), for the adversarial images against the other student.
     """
 
-    class_logits: Tensor
-    probabilities: Tensor
-    adversarial: Tensor
+    clean: Tensor
+    misled: Tensor
 
 
-def predict_and_attack(student: nn.Module, images: Tensor, labels: Tensor, epsilon: float) -> View:
-    """Run a student on images and attack its prediction: the label if known, else its own."""
+def attack(student: nn.Module, images: Tensor, labels: Tensor, epsilon: float) -> Tensor:
+    """Make adversarial images against a student in evaluation mode, for the given labels."""
     images = images.detach().requires_grad_()
-    prediction: Prediction = student(images)
-    logits = prediction.class_logits
-    labels = torch.where(labels < 0, logits.argmax(dim=1), labels)
-    attacked = F.cross_entropy(logits, labels, reduction="sum")
-    adversarial = fast_gradient_sign(attacked, images, epsilon)
-    return View(logits, logits.detach().softmax(dim=1), adversarial)
+    with evaluation_mode(student):
+        loss = F.cross_entropy(student(images).class_logits, labels, reduction="sum")
+        return fast_gradient_sign(loss, images, epsilon)
 
 
 class DeepCoTraining(Method):
     """Two students that see the same view; only their class heads are used.
 
-    ℒ_cot is a divergence between both students. It is part of each student's loss, with the
-    other student as a constant, so that each student receives its part of the gradient once.
-    In ℒ_dif the clean prediction and the adversarial example are constants.
+    ℒ_cot and ℒ_dif depend on both students. Both are part of each student's loss, with the other
+    student as a constant, so that each student receives its part of the gradient once. In ℒ_dif
+    that is the gradient through its prediction for clean images and through its prediction for
+    the adversarial images against the other student. Adversarial images are constants.
 
-    The attack reuses the pass over the clean images, with its dropout and batch statistics.
-    Batch-norm statistics are updated in that pass only, not on adversarial examples.
+    Batch-norm statistics are updated by the clean images only.
 
     Example:
         >>> from dualstudent.networks import DigitsCNN
@@ -100,43 +95,48 @@ class DeepCoTraining(Method):
     Settings = DeepCoTrainingSettings
     settings: DeepCoTrainingSettings
     views = ONE_VIEW
+    _value_range: float = 1.0  # of images in [0, 1]
 
     def begin(self, task: Task) -> None:
-        limit = task.value_range / 2
-        if self.settings.epsilon >= limit:
-            raise UserError(
-                f"method.epsilon = {self.settings.epsilon:g}: moves every value of an image by "
-                f"half of its range; for these images use less than {limit:.4g}"
-            )
+        self._value_range = task.value_range
 
     def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:
-        first, second = self.students
-        epsilon = self.settings.epsilon
-        view1 = predict_and_attack(first, batch.views[0], batch.labels, epsilon)
-        view2 = predict_and_attack(second, batch.views[0], batch.labels, epsilon)
+        (first, second), images = self.students, batch.views[0]
+        clean = [student(images).class_logits for student in (first, second)]
+        against1, against2 = (
+            self._attack(student, batch, logits)
+            for student, logits in zip((first, second), clean, strict=True)
+        )
+        with freeze_statistics(self.students):
+            left = Outputs(clean[0], first(against2).class_logits)
+            right = Outputs(clean[1], second(against1).class_logits)
         return [
-            self._student_loss(first, view1, view2, batch, ramp),
-            self._student_loss(second, view2, view1, batch, ramp),
+            self._student_loss(left, right, batch, ramp),
+            self._student_loss(right, left, batch, ramp),
         ]
 
-    def _student_loss(
-        self, student: nn.Module, own: View, other: View, batch: Batch, ramp: float
-    ) -> StudentLoss:
+    def _attack(self, student: nn.Module, batch: Batch, logits: Tensor) -> Tensor:
+        """Attack the labels; where there are none, the classes that the student predicts."""
+        labels = torch.where(batch.labels < 0, logits.argmax(dim=1), batch.labels)
+        epsilon = self.settings.epsilon * self._value_range
+        return attack(student, batch.views[0], labels, epsilon)
+
+    def _student_loss(self, own: Outputs, other: Outputs, batch: Batch, ramp: float) -> StudentLoss:
         settings, unlabeled = self.settings, batch.unlabeled
-        with freeze_statistics(student):
-            misled: Prediction = student(other.adversarial)
-        disagreement = losses.jensen_shannon(own.class_logits, other.probabilities)
+        guide = other.clean.detach().softmax(dim=1)
+        disagreement = losses.jensen_shannon(own.clean, guide)
+        difference = F.cross_entropy(own.misled, guide) + F.cross_entropy(
+            other.misled.detach(), own.clean.softmax(dim=1)
+        )
         return StudentLoss(
             {
                 "classification": settings.compute_classification(
-                    own.class_logits, batch.labels, settings.classification_average
+                    own.clean, batch.labels, settings.classification_average
                 ),
                 "cotraining": settings.cotraining_weight
                 * ramp
                 * (disagreement * unlabeled).sum()
                 / unlabeled.sum().clamp(min=1),
-                "difference": settings.difference_weight
-                * ramp
-                * F.cross_entropy(misled.class_logits, other.probabilities),
+                "difference": settings.difference_weight * ramp * difference,
             }
         )

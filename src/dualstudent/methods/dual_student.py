@@ -19,13 +19,10 @@ from dualstudent.methods.pair import PairMethod, PairOptions, TwoPasses
 
 
 class DualStudentOptions(PairOptions):
-    """The constants of Eq. 3 and Eq. 7, for Dual Student and the methods built on it."""
+    """The constants of Eq. 7, for Dual Student and the methods built on it."""
 
     stabilization_weight: Weight = Field(
         100.0, description="λ₂, weight of what a student learns from the other one (ℒ_sta)"
-    )
-    confidence_threshold: float = Field(
-        0.8, ge=0, lt=1, description="ξ of Eq. 3, above which a prediction counts as confident"
     )
     compared_views: Literal["own", "same"] = Field(
         "own",
@@ -97,7 +94,3 @@ class DualStudent(PairMethod):
         self, student: TwoPasses, other: TwoPasses, batch: Batch, ramp: float
     ) -> StudentLoss:
         return student_loss(student, other, batch.labels, batch.unlabeled, self.settings, ramp)
-
-    @property
-    def confidence_threshold(self) -> float:
-        return self.settings.confidence_threshold

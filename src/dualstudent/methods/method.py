@@ -19,6 +19,9 @@ from dualstudent.settings import Settings
 ClassificationAverage = Literal["batch", "labeled"]
 """Whether ℒ_cls is an average over the batch or over its labeled samples."""
 
+TASK_SETTINGS = frozenset({"classification_average", "confidence_threshold", "label_smoothing"})
+"""Settings that belong to the task: a recipe keeps them when its method changes."""
+
 
 @dataclass
 class StudentLoss:
@@ -62,6 +65,13 @@ class MethodSettings(Settings):
     name: str
     label_smoothing: float = Field(
         0.0, ge=0, lt=1, description="share of each label that is spread over all classes"
+    )
+    confidence_threshold: float = Field(
+        0.8,
+        ge=0,
+        lt=1,
+        description="ξ of Eq. 3, above which a prediction counts as confident: in reports, and in "
+        "the losses of Dual Student",
     )
 
     @property
@@ -154,6 +164,12 @@ class Method(nn.Module, ABC):
             UserError: if the settings make no sense for ``task``.
         """
 
+    def before_step(self) -> None:
+        """Called before every step, with the same random state in all processes.
+
+        For random choices that all processes must share; those of :meth:`losses` differ.
+        """
+
     def after_step(self, step: int) -> None:
         """Called after the optimizers took step ``step``, counted from 0."""
 
@@ -208,7 +224,7 @@ class Method(nn.Module, ABC):
     @property
     def confidence_threshold(self) -> float:
         """The ξ of Eq. 3 above which predictions are reported as stable."""
-        return 0.8
+        return self.settings.confidence_threshold
 
 
 def _check_different_states(students: Sequence[nn.Module]) -> None:

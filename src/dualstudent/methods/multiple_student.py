@@ -29,7 +29,8 @@ class MultipleStudentSettings(DualStudentOptions):
 class MultipleStudent(DualStudent):
     """Pairs of students; the pairs, and who has which view, are drawn in every step.
 
-    With two students this is Dual Student with randomly swapped views.
+    With two students this is Dual Student with randomly swapped views. Several processes use the
+    same pairs, since their gradients are averaged.
 
     Example:
         >>> from dualstudent.networks import DigitsCNN
@@ -43,10 +44,15 @@ class MultipleStudent(DualStudent):
     summary = "2n students, paired at random anew in every step"
     Settings = MultipleStudentSettings
     settings: MultipleStudentSettings
+    _pairs: list[tuple[int, int]] | None = None
+
+    def before_step(self) -> None:
+        self._pairs = draw_pairs(len(self.students))
 
     def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:
+        pairs, self._pairs = self._pairs or draw_pairs(len(self.students)), None
         of_student: dict[int, StudentLoss] = {}
-        for first, second in draw_pairs(len(self.students)):
+        for first, second in pairs:
             of_student[first], of_student[second] = self.pair_losses(first, second, batch, ramp)
         return [of_student[number] for number in range(len(self.students))]
 

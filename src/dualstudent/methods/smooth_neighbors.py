@@ -5,6 +5,7 @@ extends a method with a target 𝒯ₓ by a term for the features h of two sampl
 
     ℓ(i, j) = ‖hᵢ − hⱼ‖² if they are neighbors, else max(0, margin − ‖hᵢ − hⱼ‖)²
 
+where ‖·‖² is a mean over the features in the authors' program, to which its weights belong.
 Neighbors are samples of the same class: the label if known, else the class of the target. The
 original draws random pairs of a batch; this uses all pairs, which has the same expectation.
 """
@@ -30,6 +31,11 @@ class NeighborOptions(ConsistencySettings):
         0.4, description="weight of the term, as a multiple of consistency_weight"
     )
     margin: float = Field(1.0, gt=0, description="distance that different classes should have")
+    neighbor_distance: Literal["mean", "sum"] = Field(
+        "mean",
+        description="‖·‖² as a mean over the features, as in the authors' program, or as a sum, "
+        "which pulls more, and works better in short runs",
+    )
 
 
 class SmoothNeighbors(ConsistencyMethod):
@@ -46,7 +52,9 @@ class SmoothNeighbors(ConsistencyMethod):
             "neighbors": settings.neighbor_weight
             * settings.consistency_weight
             * ramp
-            * losses.neighbors(prediction.features, labels, settings.margin)
+            * losses.neighbors(
+                prediction.features, labels, settings.margin, settings.neighbor_distance == "mean"
+            )
         }
 
 
@@ -73,7 +81,7 @@ class PiSmoothNeighbors(SmoothNeighbors, PiModel):
     settings: PiSmoothNeighborsSettings
 
 
-class TemporalSmoothNeighborsSettings(NeighborOptions, TemporalOptions):
+class TemporalSmoothNeighborsSettings(TemporalOptions, NeighborOptions):
     """The settings of Temporal Ensembling and of Smooth Neighbors."""
 
     name: Literal["temporal+sn"] = "temporal+sn"

@@ -12,9 +12,6 @@ class SupervisedSettings(MethodSettings):
     """The batch holds labeled samples only."""
 
     name: Literal["supervised"] = "supervised"
-    confidence_threshold: float = Field(
-        0.8, ge=0, lt=1, description="ξ of Eq. 3, above which predictions are reported as stable"
-    )
     students: int = Field(
         1,
         ge=1,
@@ -38,7 +35,3 @@ class Supervised(Method):
         logits = [student(batch.views[0]).class_logits for student in self.students]
         classify = self.settings.compute_classification
         return [StudentLoss({"classification": classify(each, batch.labels)}) for each in logits]
-
-    @property
-    def confidence_threshold(self) -> float:
-        return self.settings.confidence_threshold

@@ -16,21 +16,32 @@ from pydantic import Field
 from torch import Tensor
 
 from dualstudent.batch import ONE_VIEW, Batch
-from dualstudent.methods.consistency import ConsistencyMethod, ConsistencySettings
-from dualstudent.methods.method import Task
+from dualstudent.methods.consistency import ConsistencyMethod, ConsistencySettings, Weight
+from dualstudent.methods.method import ClassificationAverage, Task
 from dualstudent.prediction import Prediction
 
 _ROWS_AT_A_TIME = 65536
 
 
 class TemporalOptions(ConsistencySettings):
-    """The settings of Temporal Ensembling and the methods built on it."""
+    """The settings of Temporal Ensembling and the methods built on it.
 
+    The weight is that of CIFAR-10. The original writes 30 · M/N for M labels of N samples, draws
+    its batches from all N and divides both losses by the batch size, so that ℒ_cls has a share
+    M/N, too. In relation to ℒ_cls of the labeled samples, the weight is 30 for any M.
+    """
+
+    consistency_weight: Weight = Field(
+        30.0, description="λ, weight of the agreement with the average of predictions (ℒ_con)"
+    )
+    classification_average: ClassificationAverage = Field(
+        "labeled", description="average the cross entropy over the batch or its labeled samples"
+    )
     decay: float = Field(0.6, ge=0, lt=1, description="α, decay of the average of predictions")
 
 
 class TemporalEnsemblingSettings(TemporalOptions):
-    """The default weight is that of CIFAR-10."""
+    """Temporal Ensembling has no settings beside those that it shares."""
 
     name: Literal["temporal"] = "temporal"
 

@@ -2,16 +2,18 @@
 
 import tomllib
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import tomli_w
 from pydantic import ValidationError
 
-from dualstudent.errors import UserError
+from dualstudent.errors import NotKeptWarning, UserError
+from dualstudent.methods import list_settings
+from dualstudent.methods.method import TASK_SETTINGS
 from dualstudent.optimization.schedules import ScheduleSettings, infer_schedule_name
-from dualstudent.recipes.files import read_recipe_source
+from dualstudent.recipes.files import list_recipe_names, read_recipe_source
 from dualstudent.recipes.schema import Recipe
 from dualstudent.settings import Table, explain
 
@@ -55,6 +57,8 @@ def read_recipe_table(name_or_path: str) -> Table:
 def apply_changes(table: Table, changes: Iterable[str]) -> Table:
     """Apply changes to a table, as in :func:`load_recipe`, without validating it.
 
+    Warns of settings that another method, network, optimizer or schedule does not keep.
+
     Example:
         >>> apply_changes({"seed": 1}, ["seed=2", "data.labels=50%"])
         {'seed': 2, 'data': {'labels': '50%'}}
@@ -63,6 +67,7 @@ def apply_changes(table: Table, changes: Iterable[str]) -> Table:
     changes = [changes] if isinstance(changes, str) else changes
     for change in sorted(changes, key=_sets_no_name):  # names first: they reset their section
         _apply(result, change)
+    _warn_of_dropped(table, result, "--set")
     return result
 
 
@@ -82,13 +87,15 @@ def validate(table: Table, origin: str) -> Recipe:
 def merge(base: Table, over: Table) -> Table:
     """Merge two tables, section by section; values of ``over`` take precedence.
 
-    If a section has another name in ``over``, such as another method, it is replaced.
+    If a section has another name in ``over``, it is replaced, except for what does not depend
+    on the name: a method keeps the settings of the task, a schedule its length and ramp.
 
     Example:
-        >>> merge({"method": {"name": "a", "x": 1}}, {"method": {"y": 2}})
-        {'method': {'name': 'a', 'x': 1, 'y': 2}}
-        >>> merge({"method": {"name": "a", "x": 1}}, {"method": {"name": "b"}})
-        {'method': {'name': 'b'}}
+        >>> base = {"method": {"name": "dual-student", "label_smoothing": 0.1}}
+        >>> merge(base, {"method": {"stabilization_weight": 2}})["method"]
+        {'name': 'dual-student', 'label_smoothing': 0.1, 'stabilization_weight': 2}
+        >>> merge(base, {"method": {"name": "pi"}})["method"]
+        {'label_smoothing': 0.1, 'name': 'pi'}
     """
     result = dict(base)
     for key, value in over.items():
@@ -143,7 +150,11 @@ def _resolve(name: str, seen: tuple[str, ...]) -> Table:
         raise UserError(f"recipe {name}: extends = {base!r} must name one recipe")
     if base.endswith(".toml"):  # relative to this file
         base = str(Path(name).parent / base)
-    return merge(_resolve(base, (*seen, name)), table)
+    below = _resolve(base, (*seen, name))
+    result = merge(below, table)
+    if name not in list_recipe_names():  # ours are meant as they are
+        _warn_of_dropped(below, result, f"recipe {name}")
+    return result
 
 
 def rename_old_keys(table: Table, where: str) -> Table:
@@ -168,10 +179,29 @@ def _name_defaults(table: Table) -> Table:
 
 
 def _start_afresh(key: str, base: Table, over: Table) -> Table:
-    """Replace a section by one of another name; a new schedule keeps the common settings."""
+    """Replace a section by one of another name, which keeps what does not depend on the name."""
+    kept: Collection[str] = ()
     if key == "schedule":
-        return {k: v for k, v in base.items() if k in ScheduleSettings.model_fields} | over
-    return over
+        kept = ScheduleSettings.model_fields.keys()
+    elif key == "method":
+        kept = TASK_SETTINGS & list_settings(over["name"])
+    return {k: v for k, v in base.items() if k in kept} | over
+
+
+def _warn_of_dropped(before: Table, after: Table, where: str) -> None:
+    """Warn of settings that were lost because a section has another name now."""
+    for key, old in before.items():
+        new = after.get(key)
+        if not (isinstance(old, dict) and isinstance(new, dict)) or _has_same_name(key, old, new):
+            continue
+        lost = [f"{k} = {v!r}" for k, v in old.items() if k not in new]
+        if lost:
+            warnings.warn(
+                f"{where}: {key}.name = {new['name']!r} has its own defaults and does not keep "
+                f"{', '.join(lost)}",
+                NotKeptWarning,
+                stacklevel=3,
+            )
 
 
 def _has_same_name(key: str, base: Table, over: Table) -> bool:

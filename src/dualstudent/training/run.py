@@ -14,10 +14,13 @@ from typing import Any, Literal
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.splits import write_manifest
 from dualstudent.errors import UserError
-from dualstudent.recipes.reading import RenamedKeyWarning, load_recipe, to_toml
+from dualstudent.recipes.reading import RenamedKeyWarning, read_recipe_table, to_toml, validate
 from dualstudent.recipes.schema import Recipe
 
-FORMAT = 2
+FORMAT = 3
+_EARLIER_FORMAT = 2  # can be read, too
+# Methods whose losses have changed since then: such a run is none of this version.
+_CHANGED_METHODS = {"deep-co-training", "vat"}
 _RESULT = {"headline", "networks", "seconds", "versions"}
 
 
@@ -128,7 +131,7 @@ class Run:
         if not run.about.is_file() or not run.recipe.is_file():
             raise UserError(f"{folder} is not a run: it has no run.json and recipe.toml")
         found = _read_object(run.about).get("format")
-        if found != FORMAT:
+        if found not in (FORMAT, _EARLIER_FORMAT):
             raise UserError(
                 f"{folder} has format {found}, this version of dualstudent reads {FORMAT}"
             )
@@ -164,11 +167,31 @@ class Run:
         """
         if not self.read_recipe().defines_same_run_as(recipe):
             raise UserError(f"{self.folder} holds a run of another recipe; choose another --out")
+        self.check_method()
+
+    def check_method(self) -> None:
+        """Check that its methods have the same losses in the version of the run.
+
+        Raises:
+            UserError: otherwise.
+        """
+        used = {stage.method.name for stage in self.read_recipe().split_stages()}
+        changed = sorted(used & _CHANGED_METHODS)
+        if changed and _read_object(self.about).get("format") == _EARLIER_FORMAT:
+            raise UserError(
+                f"{self.folder} was begun by an earlier version, whose {changed[0]} has another "
+                "loss; train again into another folder"
+            )
 
     def read_recipe(self) -> Recipe:
         """Read the recipe of the run."""
         with warnings.catch_warnings(action="ignore", category=RenamedKeyWarning):
-            return load_recipe(self.recipe)  # the user need not edit it
+            table = read_recipe_table(str(self.recipe))  # the user need not edit it
+        for section in (table, *table.get("stages", ())):
+            if "neighbor_weight" in section.get("method", {}):
+                # A run states all settings; the earlier version did not have this one, only sums.
+                section["method"].setdefault("neighbor_distance", "sum")
+        return validate(table, str(self.recipe))
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """Read the metrics, one record per epoch."""

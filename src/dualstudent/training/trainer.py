@@ -127,7 +127,10 @@ class Trainer:
     def take_step(self, step: int) -> list[StudentLoss]:
         """Take step ``step`` of the current stage; its randomness depends on (seed, step)."""
         rank, within = self.fabric.global_rank, step - self._stage_start
-        torch.manual_seed(derive_seed(self.recipe.seed, "step", step, *([rank] if rank else [])))
+        torch.manual_seed(derive_seed(self.recipe.seed, "step", step))
+        self.method.before_step()
+        if rank:
+            torch.manual_seed(derive_seed(self.recipe.seed, "step", step, rank))
         terms = self._wrapped(self._loader.batch(step), self.schedule.ramp(within))
         losses = [StudentLoss(each) for each in terms]
         self.fabric.backward(torch.stack([loss.total for loss in losses]).sum())
