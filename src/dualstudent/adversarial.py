@@ -33,20 +33,26 @@ def freeze_statistics(network: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
+def disable_dropout(network: nn.Module) -> Iterator[None]:
+    """Turn off dropout and other noise of layers; batch norm stays in its mode."""
+    modes = [(module, module.training) for module in network.modules()]
+    for module, training in modes:
+        module.training = training and isinstance(module, _BatchNorm)
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+@contextmanager
 def disable_noise(network: nn.Module) -> Iterator[None]:
     """Make the network deterministic: no dropout, no updates of batch-norm statistics.
 
     In training mode, batch norm still normalizes by the batch.
     """
-    modes = [(module, module.training) for module in network.modules()]
-    for module, training in modes:
-        module.training = training and isinstance(module, _BatchNorm)
-    try:
-        with freeze_statistics(network):
-            yield
-    finally:
-        for module, training in modes:
-            module.training = training
+    with disable_dropout(network), freeze_statistics(network):
+        yield
 
 
 def virtual_adversarial(
