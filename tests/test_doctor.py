@@ -31,10 +31,11 @@ def name_of(kind: type[Method]) -> str:
 
 
 def changes_for(kind: type[Method]) -> list[str]:
-    # Untrained students are not confident; without a threshold they still teach each other.
+    # Untrained students are not confident; with a low threshold they still teach.
     has_threshold = "confidence_threshold" in kind.Settings.model_fields
-    unsure = ["method.confidence_threshold=0.0"] if has_threshold else []
-    return [f"method.name={name_of(kind)}", *unsure, *NEEDED.get(name_of(kind), [])]
+    unsure = ["method.confidence_threshold=0.01"] if has_threshold else []
+    strong = ["transforms.strong.noise=0.5"] if "strong" in kind.views.unlabeled else []
+    return [f"method.name={name_of(kind)}", *unsure, *strong, *NEEDED.get(name_of(kind), [])]
 
 
 @pytest.mark.parametrize("kind", METHODS, ids=name_of)

@@ -37,8 +37,23 @@ def freeze_statistics(network: nn.Module) -> Iterator[None]:
 @contextmanager
 def evaluation_mode(network: nn.Module) -> Iterator[None]:
     """Run the network without dropout and with its running statistics; then restore all modes."""
+    with _restore_modes(network):
+        network.eval()
+        yield
+
+
+@contextmanager
+def disable_dropout(network: nn.Module) -> Iterator[None]:
+    """Turn off dropout and other noise of layers; batch norm stays in its mode."""
+    with _restore_modes(network):
+        for module in network.modules():
+            module.training &= isinstance(module, _BatchNorm)
+        yield
+
+
+@contextmanager
+def _restore_modes(network: nn.Module) -> Iterator[None]:
     modes = [(module, module.training) for module in network.modules()]
-    network.eval()
     try:
         yield
     finally:

@@ -84,3 +84,8 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def select_unlabeled(self, number: int) -> Tensor:
+        """Return view ``number`` of the unlabeled samples, in their order in the batch."""
+        view = self.views[number]
+        return view[self.unlabeled] if len(view) == len(self) else view

@@ -86,13 +86,31 @@ def blend(first: Tensor, second: Tensor, shares: Tensor) -> Tensor:
     Args:
         first: (B, …) float.
         second: (B, …) float.
-        shares: (B,), λ of each row.
+        shares: λ of each row, (B,), or (1,) for all.
     """
     shares = shares.reshape(-1, *[1] * (first.dim() - 1))
     return shares * first + (1 - shares) * second
 
 
-def draw_shares(count: int, alpha: float, generator: torch.Generator) -> Tensor:
+def mix_pairs(shares: Tensor, *tensors: Tensor) -> list[Tensor]:
+    """Blend each row with the row of a random partner, the same in all tensors.
+
+    The partners come from the global generator, as other randomness of a loss does.
+
+    Args:
+        shares: λ, (B,), or (1,) for all rows.
+        tensors: (B, …) each, such as samples and their targets.
+    """
+    partners = torch.randperm(len(tensors[0]), device=shares.device)
+    return [blend(each, each[partners], shares) for each in tensors]
+
+
+def draw_shares(
+    count: int,
+    alpha: float,
+    generator: torch.Generator | None = None,
+    device: torch.device | None = None,
+) -> Tensor:
     """Draw λ ~ Beta(α, α) for each sample, from two uniform numbers u and v.
 
     λ = ½ + ½ sign(c) / √(1 + 1 / ((u^(−1/α) − 1) c²)) with c = cos 2πv (Devroye, Random variate
@@ -101,7 +119,8 @@ def draw_shares(count: int, alpha: float, generator: torch.Generator) -> Tensor:
     Args:
         count: number of samples.
         alpha: α > 0.
-        generator: source of the numbers; the shares are on its device.
+        generator: source of the numbers; default: the global one.
+        device: where the shares are; default: the device of ``generator``.
 
     Returns:
         (count,), in [0, 1].
@@ -110,7 +129,8 @@ def draw_shares(count: int, alpha: float, generator: torch.Generator) -> Tensor:
         >>> draw_shares(10_000, 1.0, torch.Generator().manual_seed(0)).mean().round(decimals=2)
         tensor(0.5000)
     """
-    u, v = torch.rand(2, count, generator=generator, device=generator.device).unbind()
+    device = generator.device if generator is not None and device is None else device
+    u, v = torch.rand(2, count, generator=generator, device=device).unbind()
     cos = (2 * math.pi * v).cos()
     return 0.5 + 0.5 * cos.sign() / (1 + 1 / ((u.pow(-1 / alpha) - 1) * cos.square())).sqrt()
 

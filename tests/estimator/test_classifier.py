@@ -22,7 +22,8 @@ from dualstudent.methods import METHODS
 
 X_IRIS, Y_IRIS = load_iris(return_X_y=True)
 NAMES = np.array(["setosa", "versicolor", "virginica"])
-METHOD_NAMES = [method.Settings.model_fields["name"].default for method in METHODS]
+BY_NAME = {method.Settings.model_fields["name"].default: method for method in METHODS}
+STRONG = [name for name, method in BY_NAME.items() if "strong" in method.views.unlabeled]
 
 
 def few(y: NDArray[Any], every: int = 10) -> NDArray[Any]:
@@ -170,7 +171,13 @@ def test_names_of_columns_are_remembered_and_checked() -> None:
         classifier.predict(frame[["b", "a", "c", "d"]])
 
 
-@pytest.mark.parametrize("method", METHOD_NAMES)
+@pytest.mark.parametrize("method", STRONG)
+def test_methods_with_strong_views_are_refused_without_any(method: str) -> None:
+    with pytest.raises(UserError, match=f"'{method}' learns from strong views"):
+        quick(method=method).fit(X_IRIS, few(Y_IRIS))
+
+
+@pytest.mark.parametrize("method", [name for name in BY_NAME if name not in STRONG])
 @pytest.mark.learns
 def test_every_method_of_this_project_can_be_asked_for(method: str) -> None:
     for X, y in ((X_IRIS, few(Y_IRIS)), (X_IRIS, Y_IRIS)):

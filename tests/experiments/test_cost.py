@@ -51,7 +51,7 @@ def test_the_pace_of_every_method_is_measured_without_data(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cost, "_MIN_SECONDS", 0)
-    changes = [f"method.name={name}", "data.folder=nowhere"]
+    changes = [f"method.name={name}", "data.folder=nowhere", "transforms.strong.noise=0.5"]
     if name == "imbalanced-student":
         changes += ["method.strong_network.name=digits-cnn"]
     if name.endswith("+fastswa"):

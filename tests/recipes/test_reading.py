@@ -4,7 +4,7 @@ import pytest
 
 from dualstudent import Recipe, Transform, UserError, load_recipe
 from dualstudent.errors import NotKeptWarning
-from dualstudent.methods import METHODS, Method, Supervised
+from dualstudent.methods import ICT, METHODS, Method, MixMatch, SoftPseudoLabels, Supervised
 from dualstudent.optimization.optimizers import SGDSettings
 from dualstudent.recipes.files import list_recipe_names
 from dualstudent.recipes.reading import RenamedKeyWarning, to_toml
@@ -81,12 +81,11 @@ def test_a_threshold_of_reports_means_the_same_for_every_method() -> None:
         assert kind.Settings.model_fields["confidence_threshold"].default == 0.8
 
 
-def test_only_supervised_has_no_choice_of_what_its_cross_entropy_is_averaged_over() -> None:
-    """All of its batch is labeled."""
-    without = [
+def test_only_methods_of_labeled_samples_or_mixtures_have_no_choice_of_the_average() -> None:
+    without = {
         kind for kind in METHODS if "classification_average" not in kind.Settings.model_fields
-    ]
-    assert without == [Supervised]
+    }
+    assert without == {Supervised, ICT, MixMatch, SoftPseudoLabels}
 
 
 def test_what_a_new_method_does_not_keep_is_said_in_one_line() -> None:

@@ -1,12 +1,14 @@
-"""Methods, one file each, named as in the paper."""
+"""Methods, one file each, named as in their papers."""
 
 from typing import TYPE_CHECKING, Annotated, Union
 
 from pydantic import Field
 
 from dualstudent.discovery import import_folder
+from dualstudent.methods.adamatch import AdaMatch, AdaMatchSettings
 from dualstudent.methods.cs import CS, CSSettings
 from dualstudent.methods.deep_co_training import DeepCoTraining, DeepCoTrainingSettings
+from dualstudent.methods.dnll import DNLL, DNLLSettings
 from dualstudent.methods.dual_student import DualStudent, DualStudentSettings
 from dualstudent.methods.dual_student_mean_teacher import (
     DualStudentMeanTeacher,
@@ -18,9 +20,14 @@ from dualstudent.methods.fastswa import (
     PiFastSWA,
     PiFastSWASettings,
 )
+from dualstudent.methods.fixmatch import FixMatch, FixMatchSettings
+from dualstudent.methods.flexmatch import FlexMatch, FlexMatchSettings
+from dualstudent.methods.freematch import FreeMatch, FreeMatchSettings
+from dualstudent.methods.ict import ICT, ICTSettings
 from dualstudent.methods.imbalanced_student import ImbalancedStudent, ImbalancedStudentSettings
 from dualstudent.methods.mean_teacher import MeanTeacher, MeanTeacherSettings
 from dualstudent.methods.method import Method, MethodSettings, StudentLoss, Task
+from dualstudent.methods.mixmatch import MixMatch, MixMatchSettings
 from dualstudent.methods.multiple_student import MultipleStudent, MultipleStudentSettings
 from dualstudent.methods.pi import PiModel, PiModelSettings
 from dualstudent.methods.smooth_neighbors import (
@@ -29,6 +36,8 @@ from dualstudent.methods.smooth_neighbors import (
     TemporalSmoothNeighbors,
     TemporalSmoothNeighborsSettings,
 )
+from dualstudent.methods.soft_pseudo_labels import SoftPseudoLabels, SoftPseudoLabelsSettings
+from dualstudent.methods.softmatch import SoftMatch, SoftMatchSettings
 from dualstudent.methods.supervised import Supervised, SupervisedSettings
 from dualstudent.methods.temporal import TemporalEnsembling, TemporalEnsemblingSettings
 from dualstudent.methods.vat import VAT, VATSettings
@@ -69,16 +78,28 @@ else:  # the key ``name`` selects the class
 
 __all__ = [
     "CS",
+    "DNLL",
+    "ICT",
     "METHODS",
     "VAT",
+    "AdaMatch",
+    "AdaMatchSettings",
     "AnyMethodSettings",
     "CSSettings",
+    "DNLLSettings",
     "DeepCoTraining",
     "DeepCoTrainingSettings",
     "DualStudent",
     "DualStudentMeanTeacher",
     "DualStudentMeanTeacherSettings",
     "DualStudentSettings",
+    "FixMatch",
+    "FixMatchSettings",
+    "FlexMatch",
+    "FlexMatchSettings",
+    "FreeMatch",
+    "FreeMatchSettings",
+    "ICTSettings",
     "ImbalancedStudent",
     "ImbalancedStudentSettings",
     "MeanTeacher",
@@ -87,6 +108,8 @@ __all__ = [
     "MeanTeacherSettings",
     "Method",
     "MethodSettings",
+    "MixMatch",
+    "MixMatchSettings",
     "MultipleStudent",
     "MultipleStudentSettings",
     "PiFastSWA",
@@ -95,6 +118,10 @@ __all__ = [
     "PiModelSettings",
     "PiSmoothNeighbors",
     "PiSmoothNeighborsSettings",
+    "SoftMatch",
+    "SoftMatchSettings",
+    "SoftPseudoLabels",
+    "SoftPseudoLabelsSettings",
     "StudentLoss",
     "Supervised",
     "SupervisedSettings",

@@ -6,24 +6,19 @@ improve semi-supervised deep learning results, NeurIPS 2017. With x₁ and x₂ 
     ℛ(f(θ, x₁), 𝒯ₓ),  𝒯ₓ = f(θ′, x₂),  θ′ₜ = α θ′ₜ₋₁ + (1 − α) θₜ   (Eq. 1 and Eq. 2)
 """
 
-from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import torch
-from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from dualstudent.batch import Batch
 from dualstudent.methods.consistency import ConsistencyMethod, ConsistencySettings
-from dualstudent.methods.ema import copy_without_gradient, start_up_decay, update_ema
-from dualstudent.methods.method import MethodSettings
+from dualstudent.methods.teacher import TeacherMethod, TeacherOptions
 from dualstudent.prediction import Prediction
 
 
-class MeanTeacherOptions(ConsistencySettings):
+class MeanTeacherOptions(TeacherOptions, ConsistencySettings):
     """The settings of Mean Teacher and the methods built on it."""
-
-    decay: float = Field(0.97, ge=0, lt=1, description="α of Eq. 2; smaller in the first steps")
 
 
 class MeanTeacherSettings(MeanTeacherOptions):
@@ -32,11 +27,8 @@ class MeanTeacherSettings(MeanTeacherOptions):
     name: Literal["mean-teacher"] = "mean-teacher"
 
 
-class MeanTeacher(ConsistencyMethod):
+class MeanTeacher(TeacherMethod, ConsistencyMethod):
     """The student's consistency head on view 1 follows the teacher's class head on view 2.
-
-    The teacher starts as a copy of the student, receives no gradient, and is updated after each
-    step. It runs in training mode, with dropout, and has its own batch-norm statistics.
 
     Example:
         >>> from dualstudent.networks import DigitsCNN
@@ -53,24 +45,7 @@ class MeanTeacher(ConsistencyMethod):
     Settings: ClassVar[type[MeanTeacherOptions]] = MeanTeacherSettings
     settings: MeanTeacherOptions
 
-    def __init__(
-        self, students: Sequence[nn.Module], settings: MethodSettings | None = None
-    ) -> None:
-        super().__init__(students, settings)
-        self.teacher = copy_without_gradient(self.students[0])
-
     @torch.no_grad()
     def target(self, batch: Batch, prediction: Prediction) -> Tensor:
         by_teacher: Prediction = self.teacher(batch.views[1])
         return by_teacher.class_logits.softmax(dim=1)
-
-    def after_step(self, step: int) -> None:
-        update_ema(self.teacher, self.students[0], start_up_decay(step, self.settings.decay))
-
-    @property
-    def networks(self) -> dict[str, nn.Module]:
-        return super().networks | {"teacher": self.teacher}
-
-    @property
-    def headline(self) -> list[str]:
-        return ["teacher"]

@@ -50,6 +50,8 @@ class Task:
         classes: C.
         image_shape: (channels, H, W), or (features,).
         value_range: the largest possible input value minus the smallest, after normalization.
+        unlabeled: number of samples that the unsupervised terms use; None if unknown.
+        label_counts: number of labeled samples of each class; None if unknown.
     """
 
     epochs: int
@@ -57,6 +59,8 @@ class Task:
     classes: int
     image_shape: tuple[int, ...]
     value_range: float
+    unlabeled: int | None = None
+    label_counts: tuple[int, ...] | None = None
 
 
 class MethodSettings(Settings):

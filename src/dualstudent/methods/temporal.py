@@ -17,6 +17,7 @@ from torch import Tensor
 
 from dualstudent.batch import ONE_VIEW, Batch
 from dualstudent.methods.consistency import ConsistencyMethod, ConsistencySettings, Weight
+from dualstudent.methods.memory import write_rows
 from dualstudent.methods.method import ClassificationAverage, Task
 from dualstudent.prediction import Prediction
 
@@ -100,9 +101,7 @@ class TemporalEnsembling(ConsistencyMethod):
     def outputs(self, batch: Batch) -> tuple[Prediction, Tensor]:
         prediction, target = super().outputs(batch)
         probabilities = prediction.class_logits.detach().softmax(dim=1)
-        # Equal indices write equal values, so the order of writing does not matter.
-        latest = probabilities[_find_last_occurrences(batch.indices)].to(torch.float16)
-        self.latest.index_copy_(0, batch.indices, latest)
+        write_rows(self.latest, batch.indices, probabilities)
         self.answered.index_fill_(0, batch.indices, True)
         return prediction, target
 
@@ -117,15 +116,3 @@ class TemporalEnsembling(ConsistencyMethod):
             old, latest = self.average[rows].float(), self.latest[rows].float()
             self.average[rows] = old.lerp(latest, share[rows, None])
         self.answered.zero_()
-
-
-def _find_last_occurrences(indices: Tensor) -> Tensor:
-    """For each entry, find the position of the last entry that equals it.
-
-    Example:
-        >>> _find_last_occurrences(torch.tensor([7, 3, 7])).tolist()
-        [2, 1, 2]
-    """
-    positions = torch.arange(len(indices), device=indices.device)
-    equal = indices[:, None] == indices
-    return (equal * positions).amax(dim=1)

@@ -307,7 +307,15 @@ def build_method(recipe: Recipe, data: PreparedData, before: Method | None = Non
         for student in students:
             student.freeze_trunk()
     method = _find_method_class(recipe)(students, recipe.method)
-    task = Task(recipe.schedule.epochs, len(data.labels), classes, shape, data.train.value_range)
+    task = Task(
+        recipe.schedule.epochs,
+        len(data.labels),
+        classes,
+        shape,
+        data.train.value_range,
+        len(data.unlabeled),
+        tuple(data.labels[data.labeled].bincount(minlength=classes).tolist()),
+    )
     method.begin(task)
     if recipe.ema is not None:
         method.keep_averages()

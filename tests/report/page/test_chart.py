@@ -31,6 +31,16 @@ def test_an_axis_holds_its_values_and_has_a_few_round_ticks(highest: float) -> N
     assert set(step[1 : step.index("e")]) <= {".", "0"}
 
 
+@pytest.mark.parametrize(
+    ("values", "low", "high"),
+    [([-0.03, -0.01], -0.03, 0), ([-1, 3], -1, 3), ([0], 0, 0.2), ([], 0, 0.2)],
+)
+def test_an_axis_holds_0_and_negative_values(values: list[float], low: float, high: float) -> None:
+    axis = Axis.covering("loss", values)
+    assert (axis.low, axis.high) == pytest.approx((low, high))
+    assert 0 in axis.ticks()
+
+
 def test_epochs_are_whole() -> None:
     assert Axis("epoch", 1, 2, whole=True).ticks() == [1, 2]
     assert Axis("epoch", 1, 3, whole=True).ticks() == [1, 2, 3]

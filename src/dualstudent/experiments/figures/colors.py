@@ -20,6 +20,15 @@ _METHOD_COLORS = {
     "multiple-student": _BLUE,
     "imbalanced-student": _BLUE,
     "dual-student+mean-teacher": _GREEN,
+    "dnll": _BLUE,
+    "fixmatch": _VERMILION,
+    "flexmatch": _PURPLE,
+    "freematch": _GREEN,
+    "softmatch": _SKY,
+    "adamatch": _BROWN,
+    "mixmatch": _PURPLE,
+    "ict": _ORANGE,
+    "soft-pseudo-labels": _SKY,
 }
 STABLE, ALL = _BLUE, _LIGHT_GRAY
 _PALETTE = (_BLUE, _ORANGE, _GREEN, _VERMILION, _PURPLE, _SKY, _BROWN, GRAY)

@@ -35,13 +35,12 @@ class Axis:
     whole: bool = False
 
     @classmethod
-    def covering(
-        cls, label: str, values: Iterable[float], low: float = 0.0, whole: bool = False
-    ) -> "Axis":
-        """An axis from ``low`` to a round number that is not below any of ``values``."""
-        highest = max(values, default=low)
-        step = _round_step((highest - low) or 1.0)
-        return cls(label, low, low + step * max(math.ceil((highest - low) / step - 1e-9), 1), whole)
+    def covering(cls, label: str, values: Iterable[float], whole: bool = False) -> "Axis":
+        """An axis between round numbers that has 0 and all ``values`` on it."""
+        known = (0.0, *values)
+        step = _round_step((max(known) - min(known)) or 1.0)
+        low, high = math.floor(min(known) / step + 1e-9), math.ceil(max(known) / step - 1e-9)
+        return cls(label, step * low, step * max(high, low + 1), whole)
 
     def ticks(self) -> list[float]:
         """About five round numbers.

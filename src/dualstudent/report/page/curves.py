@@ -15,6 +15,11 @@ _TERMS = {
     "consistency": "Difference between the predictions for two views of a sample.",
     "stabilization": "Difference between a student and the one that guides it, on stable samples.",
     "logit_distance": "Difference between the two heads of a network.",
+    "pseudo_labels": "Cross-entropy on labels that the network itself gave to unlabeled samples.",
+    "fairness": "Negative if the classes of the predictions that count are well separated.",
+    "balance": "Distance of the mean prediction from equally many samples of each class.",
+    "entropy": "Entropy of the predictions.",
+    "negative_labels": "Probability given to classes that the other student excludes.",
 }
 _MIN_AXIS_PERCENT = 10.0  # so that tiny values look tiny
 
