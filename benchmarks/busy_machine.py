@@ -2,7 +2,7 @@
 
     python benchmarks/busy_machine.py [--seconds 10] [--rounds 3]     # about 6 minutes
 
-The training of the demo, alone and two at once, each on an idle machine and beside a process that
+The recipe digits, trained alone and two at once, each on an idle machine and beside a process that
 keeps one core busy; with the default of GCC's OpenMP, whose waiting threads spin, and with the
 policy that dualstudent sets, under which they sleep. Prints the steps per second of one training,
 the median over the rounds, and their ratio. Run it while nothing else runs, with OMP_NUM_THREADS
@@ -30,7 +30,7 @@ WARM_UP = 3  # steps
 
 def take_steps(seconds: float) -> None:
     """Be a training: say that it is ready, wait for a line, and print its steps per second."""
-    trainer = Trainer(load_recipe("demo"))
+    trainer = Trainer(load_recipe("digits"))
     for _ in range(WARM_UP):
         trainer.advance()
     print("ready", flush=True)

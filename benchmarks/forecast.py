@@ -2,8 +2,8 @@
 
     python benchmarks/forecast.py [--epochs 20]     # about 3 minutes
 
-Forecasts the training of the demo and of a small folder of images, takes each to its end, and
-prints both durations and their ratio. Run it while nothing else runs.
+Forecasts the training of the recipe digits and of a small folder of images, takes each to its
+end, and prints both durations and their ratio. Run it while nothing else runs.
 """
 
 import argparse
@@ -56,9 +56,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_images(folder / "images")
-        demo = load_recipe("demo", [change])
+        digits = load_recipe("digits", [change])
         own = DataSettings(path=folder / "images", image_size=28, channels=1)
-        recipes = {"demo": demo, "own images": demo.model_copy(update={"data": own})}
+        recipes = {"digits": digits, "own images": digits.model_copy(update={"data": own})}
         for number, (title, recipe) in enumerate(recipes.items()):
             forecast, actual = compare(recipe, folder / str(number))
             print(f"{title:<14}  {forecast:>12.1f}  {actual:>10.1f}  {forecast / actual:>5.2f}")

@@ -18,8 +18,8 @@ ROUNDS = 30
 
 
 def main() -> None:
-    recipes = {"supervised": "demo-supervised", "dual-student": "demo"}
-    trainings = {name: Trainer(load_recipe(recipe)) for name, recipe in recipes.items()}
+    methods = ("supervised", "dual-student")
+    trainings = {name: Trainer(load_recipe("digits", [f"method.name={name}"])) for name in methods}
     networks: dict[str, nn.Module] = {
         name: next(iter(trainer.method.evaluated.values())).eval()
         for name, trainer in trainings.items()

@@ -47,7 +47,7 @@ CHANGES = (
 
 
 def recipe_for(seed: int, *changes: str) -> Recipe:
-    return load_recipe("demo", [*CHANGES, f"seed={seed}", *changes])
+    return load_recipe("digits", [*CHANGES, f"seed={seed}", *changes])
 
 
 def with_more_labels(first: Run, seed: int, orders: Iterable[str], out: Path) -> dict[str, Recipe]:

@@ -18,7 +18,7 @@ import torch
 
 from dualstudent import Trainer, load_recipe
 
-RECIPE = ("demo", ["batch.size=256", "batch.labeled=32"])
+RECIPE = ("digits", ["batch.size=256", "batch.labeled=32"])
 
 
 def bare_passes(trainer: Trainer) -> Callable[[], None]:

@@ -54,7 +54,7 @@ def test_the_programs_of_the_readme_run(tmp_path: Path, monkeypatch: pytest.Monk
     page = (ROOT / "README.md").read_text()
     programs = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     for program in programs:
-        small = program.replace('"demo", [', '"demo", ["data.source=digits-8x8", ')
+        small = program.replace('"demo", [', '"demo", ["data.images=500", ')
         small = re.sub(r"epochs=\d+", "epochs=1", small)
         exec(small.replace("random_state=0", "random_state=0, epochs=2"), {})
     assert len(programs) == 4
@@ -97,7 +97,7 @@ def test_the_files_of_the_recipe_page_are_what_it_says(tmp_path: Path) -> None:
     (tmp_path / "digits.toml").write_text(experiment)
     mine = load_recipe(tmp_path / "mine.toml")
     assert (mine.method.name, mine.data.labels, mine.schedule.epochs) == ("mean-teacher", 100, 5)
-    assert mine.network == load_recipe("demo").network
+    assert mine.network == load_recipe("digits").network
     digits = load_experiment(tmp_path / "digits.toml")
     assert [str(cell) for cell in plan(digits, "full").recipes] == [
         "Supervised, 20 labels",

@@ -32,7 +32,7 @@ def test_processes_of_a_run_share_the_cores(
     monkeypatch.setattr(processes, "_start_follower", lambda *_: subprocess.Popen(["true"]))
     for number, cores in ((1, 64), (8, 8), (100, 1)):
         with processes.start_followers(
-            load_recipe("demo", [f"device.processes={number}"]), tmp_path
+            load_recipe("digits", [f"device.processes={number}"]), tmp_path
         ):
             assert count_cores() == cores
     assert count_cores() == 64

@@ -26,7 +26,7 @@ def test_it_trains_on_own_images_with_workers_and_a_grid(tmp_path: Path) -> None
     digits = locate_images(write_digits(tmp_path / "digits"))
     form = ("data.image_size=8", "data.channels=1")
     recipes = {
-        "own-images": use_own_images("demo", digits, [*SHORT, *form]),
+        "own-images": use_own_images("digits", digits, [*SHORT, *form]),
         "with-workers": streamed_recipe(write_imagenet(tmp_path), 1, SHORT[0]),
         "grid": small_recipe(*SHORT),
     }

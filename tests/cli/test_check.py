@@ -31,7 +31,7 @@ def test_check_warns_and_refuses_by_its_exit_code(
     code, output, messages = check("data")
     assert code == 0
     assert "17 color images, 0 of them unlabeled" in output
-    assert "dual-student with quick-cnn" in output
+    assert "fixmatch with whitened-cnn" in output
     assert " MB of memory" in output
     assert messages.startswith("warning: ")
     assert messages.endswith("data/a/0.png = data/test/a/<b>it's,\\n[red]me.png\n")

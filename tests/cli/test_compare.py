@@ -41,7 +41,7 @@ def test_an_interrupted_comparison_continues_and_equals_one_that_was_not(
     tmp_path: Path, command: Command
 ) -> None:
     out = tmp_path / "out"
-    words = ["compare", "demo", *OPTIONS, *CHANGES, "--out", str(out)]
+    words = ["compare", "digits", *OPTIONS, *CHANGES, "--out", str(out)]
     message = interrupt(words, out)
     assert f"continue with: dualstudent {' '.join(words)}" in " ".join(message.split())
     before = stamps(out)
@@ -67,7 +67,7 @@ def test_an_interrupted_comparison_continues_and_equals_one_that_was_not(
         assert f"{float(row['error']):.2f} ±" in table
 
     again = compare(
-        ["supervised", "pi"], "demo", labels=[50, 100], seeds=2, changes=SHORT,
+        ["supervised", "pi"], "digits", labels=[50, 100], seeds=2, changes=SHORT,
         folder=tmp_path / "again",
     )  # fmt: skip
     keys = ["method", "labels", "split_seed", "seed", "error", "steps", "epochs"]
@@ -85,7 +85,7 @@ def test_an_interrupted_comparison_continues_and_equals_one_that_was_not(
 def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One label count, two draws of two initial states."""
     folder = tmp_path_factory.mktemp("compared") / "out"
-    compare(["supervised", "pi"], "demo", seeds=2, initial_states=2, changes=SHORT, folder=folder)
+    compare(["supervised", "pi"], "digits", seeds=2, initial_states=2, changes=SHORT, folder=folder)
     return folder
 
 
@@ -106,7 +106,7 @@ def test_initial_states_and_draws_have_spreads_of_their_own(compared: Path) -> N
 def test_the_page_is_whole_and_says_nothing_of_a_paper(compared: Path) -> None:
     text = (compared / "index.html").read_text("utf-8")
     page = Page(text)
-    assert page.texts["h1"] == ["2 methods compared on demo"]
+    assert page.texts["h1"] == ["2 methods compared on digits"]
     assert len(page.of("svg")) == len(page.texts["figcaption"]) == 2
     assert page.texts["figcaption"][0].startswith("Learning curves")
     assert page.texts["figcaption"][1].startswith("Accuracy against time")
@@ -123,9 +123,9 @@ def test_the_page_is_whole_and_says_nothing_of_a_paper(compared: Path) -> None:
 
 def test_mistakes_are_one_line(command: Command, tmp_path: Path) -> None:
     for words, message in (
-        (["demo"], "--methods"),
-        (["demo", "--methods", "supervized"], "'supervised'"),
-        (["demo", "--methods", "pi", "--labels", "70000"], "70000"),
+        (["digits"], "--methods"),
+        (["digits", "--methods", "supervized"], "'supervised'"),
+        (["digits", "--methods", "pi", "--labels", "70000"], "70000"),
         (["--methods", "pi", "--data", str(tmp_path / "nowhere")], "nowhere"),
     ):
         code, _, shown = command("compare", *words)
@@ -136,4 +136,4 @@ def test_mistakes_are_one_line(command: Command, tmp_path: Path) -> None:
 def test_python_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(UserError, match="pip install pandas"):
-        compare(["pi"], "demo")
+        compare(["pi"], "digits")

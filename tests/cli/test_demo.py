@@ -11,7 +11,7 @@ from tests.support.recipes import SMALL
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     def load_small(name: str, changes: tuple[str, ...] = ()) -> Recipe:
-        return load_recipe(name, [*SMALL, *changes])
+        return load_recipe(name, [*SMALL, "data.image_size=9", *changes])
 
     monkeypatch.setattr("dualstudent.recipes.reading.load_recipe", load_small)
 

@@ -31,7 +31,7 @@ def doctor(command: Command) -> Command:
 
 def test_command_shows_every_term_of_a_healthy_method(doctor: Command) -> None:
     changes = ("--set", "method.name=mean-teacher", "--set", "method.logit_distance_weight=0.0")
-    code, shown, _ = doctor("demo", *changes, "--steps", "2")
+    code, shown, _ = doctor("digits", *changes, "--steps", "2")
     assert code == 0
     lines = [line.split() for line in shown.splitlines()]
     assert [line[1] for line in lines if line[:1] == ["student"] and line[1] != "term"] == [
@@ -47,7 +47,7 @@ def test_command_shows_every_term_of_a_healthy_method(doctor: Command) -> None:
 def test_command_lists_findings_and_fails(monkeypatch: pytest.MonkeyPatch, doctor: Command) -> None:
     found = Diagnosis(findings=["consistency of student does not reach student"])
     monkeypatch.setattr("dualstudent.doctor.examine", lambda recipe, steps: found)
-    code, shown, messages = doctor()  # the demo is the default
+    code, shown, messages = doctor()  # a recipe is the default
     assert (code, messages) == (1, f"wrong: {found.findings[0]}\n")
     assert "healthy" not in shown
 

@@ -52,7 +52,8 @@ def run(place: Path, digits: Path, command: Command) -> Run:
 def test_train_looks_chooses_explains_and_keeps_the_recipe(run: Run, place: Path) -> None:
     output = (place / "output.txt").read_text()
     assert "270 gray images, 150 of them unlabeled" in output
-    assert "network.name = digits-cnn: " in output
+    assert "network.name = whitened-cnn: " in output
+    assert "method.name = fixmatch: " in output
     assert "schedule.epochs = 3: " in output
     assert "data.validation = 0.0: " in output
     assert "test error" in output
@@ -76,12 +77,12 @@ def test_predictions_are_those_of_the_evaluation(run: Run, place: Path, command:
     code, output, messages = command(
         "predict", "runs/digits-0", "digits/test", "-o", "all.csv", "--probabilities"
     )
-    error = run.read_result()["networks"]["student1"]["error"]
+    error = run.read_result()["networks"]["student"]["error"]
     assert code == 0, messages
-    assert f"60 predictions in all.csv by student1, {error:.2f} % test error; " in output
+    assert f"60 predictions in all.csv by student, {error:.2f} % test error; " in output
     rows = rows_of(place / "all.csv")
     assert len(rows) == 60
-    figures = evaluate_run(run)["student1"]
+    figures = evaluate_run(run)["student"]
     wrong = [row for row in rows if Path(row["path"]).parent.name != row["label"]]
     assert 100 * len(wrong) / 60 == pytest.approx(figures["error"])
     stable = [row for row in rows if row["stable"] == "true"]
@@ -184,14 +185,14 @@ def test_a_recipe_with_other_images_and_a_target(place: Path, command: Command) 
     write_digits(place / "target", labeled=1, unlabeled=80, test=20, ending=".bmp")
     write_digits(place / "source", unlabeled=0, test=0)
     code, output, messages = command(
-        *("train", "demo", "--data", "source", "--target", "target", "--out", "adapted"),
+        *("train", "digits", "--data", "source", "--target", "target", "--out", "adapted"),
         *("--set", "data.image_size=8", "--set", "schedule.epochs=1", "--set", "batch.size=64"),
     )
     assert code == 0, messages
     assert "90 of them unlabeled" in output
     recipe = Run.open(place / "adapted").read_recipe()
     assert recipe.data.source is None
-    assert recipe.network == load_recipe("demo").network
+    assert recipe.network == load_recipe("digits").network
 
 
 @pytest.mark.parametrize(
@@ -267,25 +268,34 @@ def test_settings_of_a_network_that_may_be_chosen_can_be_set(
     monkeypatch.chdir(tmp_path)
     for number in range(4):
         save_picture(tmp_path / "data" / "ab"[number % 2] / f"{number}.png", seed=number)
-    changes = ("data.image_size=16", "data.channels=1", "network.width=2", "schedule.epochs=1")
+    changes = (
+        "data.image_size=16",
+        "data.channels=1",
+        "network.widths=[4, 8]",
+        "schedule.epochs=1",
+    )
     code, output, messages = command(
         "train", "--data", "data", *(word for change in changes for word in ("--set", change))
     )
     assert code == 0, messages
-    assert "network.name = digits-cnn: " in output
+    assert "network.name = whitened-cnn: " in output
     assert "data.image_size = 16: " in output
+    assert Run.open(tmp_path / "runs" / "data-0").read_recipe().network.model_dump() == {
+        "name": "whitened-cnn",
+        "widths": (4, 8),
+    }
 
 
 def test_what_to_train_on_must_be_said(command: Command) -> None:
     code, _, messages = command("train")
     assert (code, messages.count("\n")) == (2, 1)
     assert "dualstudent recipes" in messages
-    code, _, messages = command("train", "demo", "--target", "digits")
+    code, _, messages = command("train", "digits", "--target", "digits")
     assert code == 2
     assert "--data" in messages
 
 
-@pytest.mark.parametrize("recipe", [(), ("demo",)])
+@pytest.mark.parametrize("recipe", [(), ("digits",)])
 def test_images_are_listed_and_decoded_once_and_then_never_again(
     recipe: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
 ) -> None:

@@ -50,7 +50,7 @@ def test_the_package_runs_as_a_program(tmp_path: Path) -> None:
         ["train", "--help"],
         ["methods"],
         ["recipes"],
-        ["recipes", "show", "demo"],
+        ["recipes", "show", "digits"],
     ],
 )
 def test_answers_come_without_packages_that_load_slowly(
@@ -86,9 +86,9 @@ def test_only_the_command_line_imports_what_prints() -> None:
     ("arguments", "named"),
     [
         (("train", "dmo"), "'demo'"),
-        (("train", "demo", "--set", "data.lables=20"), "'data.labels'"),
-        (("train", "demo", "--set", "data.labels=55"), "multiple of 10"),
-        (("train", "demo", "--set", "data.folder=../data", "--set", "data.target=usps"), "usps"),
+        (("train", "digits", "--set", "data.lables=20"), "'data.labels'"),
+        (("train", "digits", "--set", "data.labels=55"), "multiple of 10"),
+        (("train", "digits", "--set", "data.folder=../data", "--set", "data.target=usps"), "usps"),
         (("resume", "nowhere"), "nowhere"),
         (("evaluate", "nowhere"), "nowhere"),
         (("report", "nowhere"), "nowhere"),

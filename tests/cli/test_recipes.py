@@ -20,9 +20,9 @@ def test_recipes_lists_a_line_each(command: Command) -> None:
 
 
 def test_a_recipe_can_be_shown_saved_and_used(command: Command, tmp_path: Path) -> None:
-    _, text, _ = command("recipes", "show", "demo")
+    _, text, _ = command("recipes", "show", "digits")
     mine = tmp_path / "mine.toml"
     mine.write_text(text)
-    assert load_recipe(mine) == load_recipe("demo")
+    assert load_recipe(mine) == load_recipe("digits")
     _, full, _ = command("recipes", "show", mine, "--full")
     assert tomllib.loads(full)["method"]["logit_distance_weight"] == 0.01

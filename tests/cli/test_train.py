@@ -1,36 +1,54 @@
 """Training by a recipe, and the commands that use the run."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+from dualstudent import Run, UserError, load_recipe
+from dualstudent.cli.arguments import parse_duration
+from dualstudent.training import forecast
 from tests.support.command import Command
+from tests.support.digit_files import write_digits
 from tests.support.recipes import SMALL
 
 SMALL_CHANGES = [part for change in SMALL for part in ("--set", change)]
+UNTIMED = [  # without a length
+    part for change in SMALL if "schedule" not in change for part in ("--set", change)
+]
+
+CYCLES = ("--set", "schedule.cycle_from=18", "--set", "schedule.cycle_length=2")
+
+
+@pytest.fixture
+def _half_a_second_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps are measured to take half a second, and all else no time."""
+    monkeypatch.setattr(forecast, "measure_step", lambda *_: 0.5)
+    monkeypatch.setattr(forecast, "measure_epoch_end", lambda *_: 0.0)
+    monkeypatch.setattr(forecast, "measure_evaluation", lambda *_: 0.0)
 
 
 def test_train_evaluate_and_export_show_the_same_figures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    code, trained, messages = command("train", "demo", *SMALL_CHANGES)
+    code, trained, messages = command("train", "digits", *SMALL_CHANGES)
     assert (code, messages) == (0, "")
-    run = tmp_path / "runs" / "demo-0"
+    run = tmp_path / "runs" / "digits-0"
     result = json.loads((run / "result.json").read_text())
-    _, evaluated, _ = command("evaluate", "runs/demo-0")
+    _, evaluated, _ = command("evaluate", "runs/digits-0")
     for figures in result["networks"].values():
         for output in (trained, evaluated):
             assert f"{figures['error']:.2f} %" in output
             assert f"{figures['stable_share']:.2f} %" in output
     assert (run / "curves.png").read_bytes().startswith(b"\x89PNG")
-    assert "runs/demo-0/report.html" in trained
+    assert "runs/digits-0/report.html" in trained
     assert f"{result['error']:.2f}\u00a0%" in (run / "report.html").read_text()
-    export = ("export", "runs/demo-0", "--to", "safetensors", "--network", "student2")
+    export = ("export", "runs/digits-0", "--to", "safetensors", "--network", "student2")
     code, exported, messages = command(*export)
     assert (code, messages) == (0, "")
-    assert exported.startswith("runs/demo-0/student2.safetensors: ")
+    assert exported.startswith("runs/digits-0/student2.safetensors: ")
     assert f"{result['networks']['student2']['error']:.2f} %" in exported
     code, _, messages = command(*export)
     assert (code, messages.count("\n")) == (2, 1)
@@ -40,15 +58,83 @@ def test_train_evaluate_and_export_show_the_same_figures(
 @pytest.mark.filterwarnings("default::dualstudent.errors.NotKeptWarning")
 def test_what_another_method_does_not_keep_is_one_line(tmp_path: Path, command: Command) -> None:
     changes = [*SMALL_CHANGES, "--set", "method.name=mean-teacher", "--set", "method.decay=0.99"]
-    code, _, messages = command("train", "demo", *changes, "--out", tmp_path / "run")
+    code, _, messages = command("train", "digits", *changes, "--out", tmp_path / "run")
     assert (code, messages.count("\n")) == (0, 1)
     assert messages.startswith("warning: --set: method.name = 'mean-teacher'")
     assert "consistency_weight = 10, stabilization_weight = 100" in messages
 
 
+@pytest.mark.usefixtures("_half_a_second_each")
+def test_a_budget_is_a_number_of_epochs_in_the_recipe(tmp_path: Path, command: Command) -> None:
+    """An epoch has 1442 − 50 unlabeled images, 48 in a batch: 29 steps, 14.5 s."""
+    out = tmp_path / "run"
+    code, _, messages = command("train", "digits", *UNTIMED, "--budget", "0.5min", "--out", out)
+    assert (code, messages) == (0, "")
+    run = Run.open(out)
+    schedule = load_recipe(run.recipe).schedule
+    assert schedule.epochs == 2
+    assert schedule.rampup_epochs == 0.5  # 5 of 20 epochs in the recipe
+    assert [record["epoch"] for record in run.read_metrics()] == [1, 2]
+
+
+@pytest.mark.usefixtures("_half_a_second_each")
+def test_a_budget_for_own_images_chooses_the_other_settings_to_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
+) -> None:
+    """120 unlabeled images in batches of 12: 10 steps, 5 s an epoch."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DUALSTUDENT_CACHE", str(tmp_path / "cache"))
+    write_digits(tmp_path / "images", labeled=4, unlabeled=120, test=10)
+    batch = ("--set", "batch.size=16", "--set", "batch.labeled=4")
+    code, output, messages = command("train", "--data", "images", *batch, "--budget", "17s")
+    assert code == 0, messages
+    assert "schedule.epochs = 3: as many as fit into 17 s here" in output
+    schedule = Run.open(tmp_path / "runs" / "images-0").read_recipe().schedule
+    assert (schedule.epochs, schedule.rampup_epochs, schedule.warmup_epochs) == (3, 0.75, 0.75)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--budget", "13s"), "too short for one epoch, which takes about 15 s"),
+        (("--budget", "1h", "--set", "schedule.epochs=3"), "schedule.epochs; give one of the two"),
+        (("--budget", "1h", "--set", "stages=[{name = 'all'}]"), "without stages"),
+        (("--budget", "soon"), "--budget 'soon': write a duration such as 90s, 10min or 2h"),
+        (("--budget", "30s", *CYCLES), "cycle_from + cycle_length = 20"),
+    ],
+)
+@pytest.mark.usefixtures("_half_a_second_each")
+def test_a_budget_that_makes_no_sense_is_refused_before_anything_is_written(
+    arguments: tuple[str, ...],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: Command,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, _, messages = command("train", "digits", *UNTIMED, *arguments)
+    assert (code, messages.count("\n")) == (2, 1)
+    assert messages.startswith("error: ")
+    assert message in messages
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("10min", 600), (" 1.5 h ", 5400), ("0.5s", 0.5)]
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "10", "min", "0s", "0.0h", "-1h", "1d", "1h30min", "1,5h"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(UserError, match=re.escape(f"--budget {text!r}: write a duration")):
+        parse_duration(text)
+
+
 def test_a_run_cannot_be_in_a_file(tmp_path: Path, command: Command) -> None:
     file = tmp_path / "table.csv"
     file.touch()
-    code, _, messages = command("train", "demo", "--out", file / "run")
+    code, _, messages = command("train", "digits", "--out", file / "run")
     assert (code, messages.count("\n")) == (2, 1)
     assert messages.startswith(f"error: {file} is a file")

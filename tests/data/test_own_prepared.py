@@ -297,12 +297,12 @@ def test_settings_that_do_not_go_with_a_path(key: str, value: object, message: s
 def test_a_folder_whose_name_is_no_text_is_refused_before_anything_is_done(tmp_path: Path) -> None:
     folder = write_digits(tmp_path / os.fsdecode(b"d\xff"), unlabeled=5, test=0)
     with pytest.raises(UserError, match=r"data\.path = .*UTF-8"):
-        use_own_images("demo", locate_images(folder), [])
+        use_own_images("digits", locate_images(folder), [])
 
 
 def test_settings_that_need_a_path() -> None:
     with pytest.raises(UserError, match=r"data: validation .* path"):
-        load_recipe("demo", ["data.validation=0.2"])
+        load_recipe("digits", ["data.validation=0.2"])
 
 
 def test_validation_is_refused_beside_a_test_and_of_too_few_labels(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tests.support.digit_files import write_digits
 from tests.support.recipes import SMALL, small_recipe
 
 REQUEST = ComparisonRequest(
-    ("dual-student", "supervised"), "demo", labels=(50, 100), seeds=2, changes=SMALL
+    ("dual-student", "supervised"), "digits", labels=(50, 100), seeds=2, changes=SMALL
 )
 
 
@@ -36,7 +36,7 @@ def test_runs_differ_in_method_labels_and_seeds_only() -> None:
         seeded = [f"seed={recipe.seed}", f"data.split_seed={recipe.data.split_seed}"]
         assert recipe == small_recipe(*own, *seeded), name
     # The recipe's own method keeps what the recipe says of it.
-    assert runs["dual-student-50-draw0-state0"].method == load_recipe("demo").method
+    assert runs["dual-student-50-draw0-state0"].method == load_recipe("digits").method
 
 
 def test_all_methods_and_states_of_a_draw_see_the_same_labels() -> None:
@@ -107,7 +107,7 @@ def test_a_folder_is_for_one_comparison_to_which_can_be_added() -> None:
     plan_comparison(REQUEST).save()
     more = {"methods": ("pi",), "labels": (20,), "seeds": 3}
     plan_comparison(dataclasses.replace(REQUEST, **more)).save()  # type: ignore[arg-type]
-    with pytest.raises(UserError, match=r"runs/compare/demo .* differs in set; choose another"):
+    with pytest.raises(UserError, match=r"runs/compare/digits .* differs in set; choose another"):
         plan_comparison(dataclasses.replace(REQUEST, changes=(*SMALL, "batch.size=32")))
     (Path("full") / "of").mkdir(parents=True)
     with pytest.raises(UserError, match="no comparison"):
@@ -170,7 +170,7 @@ def test_own_images_get_a_chosen_recipe_and_hidden_labels(tmp_path: Path) -> Non
     recipes = plan_comparison(request).recipes
     for cell, (labeled, unlabeled) in {"20": (20, 140), "60": (60, 100)}.items():
         recipe = recipes[Cell("supervised", f"{cell} labels")]
-        assert recipe.network.name == "digits-cnn"
+        assert recipe.network.name == "whitened-cnn"
         data = prepare(recipe.data, seed=0)
         assert (len(data.labeled), len(data.unlabeled)) == (labeled, unlabeled)
     dual_student = recipes[Cell("dual-student", "60 labels")].method.model_dump()

@@ -28,11 +28,11 @@ def test_published_sizes_are_those_of_the_data(name: str) -> None:
 @pytest.mark.parametrize(
     "recipe",
     [
-        load_recipe("demo"),
+        load_recipe("digits"),
         load_recipe("digits-adaptation"),
-        load_recipe("demo", ["data.labels=all", "batch.labeled=128"]),
-        load_recipe("demo", ['data.classes=["1", "7"]']),
-        load_recipe("demo", ["data.images=1000"]),
+        load_recipe("digits", ["data.labels=all", "batch.labeled=128"]),
+        load_recipe("digits", ['data.classes=["1", "7"]']),
+        load_recipe("digits", ["data.images=1000"]),
         small_recipe("data.labels=100"),
     ],
     ids=lambda recipe: recipe.data.source,
@@ -75,7 +75,9 @@ def test_batches_grow_until_a_step_takes_long_enough(
     monkeypatch.setattr(cost, "measure_step", pretend)
     monkeypatch.setattr(cost, "measure_evaluation", lambda trainer: 2 * len(trainer.data.test))
     whole = labels == "all"
-    recipe = load_recipe("demo", [f"data.labels={labels}", f"batch.labeled={128 if whole else 32}"])
+    recipe = load_recipe(
+        "digits", [f"data.labels={labels}", f"batch.labeled={128 if whole else 32}"]
+    )
     pace = measure_pace(recipe)
     assert [pace.training, pace.test] == pytest.approx([0.02, 1])
     assert sizes == [(size, size if whole else size // 4) for size in (4, 8, 16, 32)]
@@ -90,18 +92,18 @@ def test_a_run_costs_its_steps_and_its_tests(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(cost, "measure_pace", pretend)
     estimator = TimeEstimator()
-    recipe = load_recipe("demo")  # 20 epochs of 3,950 / 96 steps
+    recipe = load_recipe("digits")  # 20 epochs of 3,950 / 96 steps
     expected = 20 * 41 * 128 * 0.5 + 20 * 2 * 1000 * 0.01
     assert estimator.estimate(recipe) == pytest.approx(expected)
-    rarely = load_recipe("demo", ["evaluation.every=8"])  # after 8, 16 and 20 epochs
+    rarely = load_recipe("digits", ["evaluation.every=8"])  # after 8, 16 and 20 epochs
     assert estimator.estimate(rarely) == pytest.approx(expected - 17 * 2 * 1000 * 0.01)
-    two = load_recipe("demo", ['data.classes=["1", "7"]', "data.labels=20"])
+    two = load_recipe("digits", ['data.classes=["1", "7"]', "data.labels=20"])
     expected = 20 * ((800 - 20) // 96) * 128 * 0.5 + 20 * 2 * 200 * 0.01
     assert estimator.estimate(two) == pytest.approx(expected)
-    estimator.estimate(load_recipe("demo", ["data.labels=100", "seed=1"]))
+    estimator.estimate(load_recipe("digits", ["data.labels=100", "seed=1"]))
     assert len(measured) == 1  # the same passes
-    estimator.estimate(load_recipe("demo", ["method.name=cs"]))
-    estimator.estimate(load_recipe("demo", ["network.width=2"]))
+    estimator.estimate(load_recipe("digits", ["method.name=cs"]))
+    estimator.estimate(load_recipe("digits", ["network.width=2"]))
     assert len(measured) == 3
 
 
@@ -113,7 +115,7 @@ class Given(TimeEstimator):
 
 
 def wall_clock(seconds: list[int], *changes: str) -> float:
-    recipes = [load_recipe("demo", [f"seed={each}", *changes]) for each in seconds]
+    recipes = [load_recipe("digits", [f"seed={each}", *changes]) for each in seconds]
     return cost.estimate_wall_clock(recipes, Given())
 
 
@@ -140,6 +142,8 @@ def test_gpus_share_the_steps_of_a_run_but_not_its_tests(monkeypatch: pytest.Mon
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     steps, tests = 20 * 41 * 128 * 0.5, 20 * 2 * 1000 * 0.01
     eight = ["device.processes=8"]
-    assert TimeEstimator().estimate(load_recipe("demo", eight)) == pytest.approx(steps / 2 + tests)
-    on_cores = load_recipe("demo", [*eight, "device.accelerator=cpu"])
+    assert TimeEstimator().estimate(load_recipe("digits", eight)) == pytest.approx(
+        steps / 2 + tests
+    )
+    on_cores = load_recipe("digits", [*eight, "device.accelerator=cpu"])
     assert TimeEstimator().estimate(on_cores) == pytest.approx(steps + tests)

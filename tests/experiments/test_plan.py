@@ -339,7 +339,7 @@ def test_a_changed_experiment_has_a_name_of_its_own() -> None:
 
 
 def test_own_images_in_experiments_are_called_after_their_folders(tmp_path: Path) -> None:
-    recipe = load_recipe("demo").model_copy(
+    recipe = load_recipe("digits").model_copy(
         update={"data": DataSettings(path=tmp_path / "photos", target_path=tmp_path / "sketches")}
     )
     assert run_name(recipe).startswith("dual-student-photos-sketches-all-")

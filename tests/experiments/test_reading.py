@@ -82,7 +82,7 @@ def test_rows_that_are_no_list_of_sections(rows: str, tmp_path: Path) -> None:
 def test_a_recipe_is_not_taken_for_an_experiment_nor_the_other_way(tmp_path: Path) -> None:
     experiment, recipe = tmp_path / "experiment.toml", tmp_path / "recipe.toml"
     experiment.write_text(SMALL)
-    recipe.write_text('extends = "demo"\n')
+    recipe.write_text('extends = "digits"\n')
     with pytest.raises(UserError, match=f"dualstudent train {recipe}"):
         load_experiment(recipe)
     with pytest.raises(UserError, match=f"dualstudent reproduce {experiment}"):
@@ -90,8 +90,8 @@ def test_a_recipe_is_not_taken_for_an_experiment_nor_the_other_way(tmp_path: Pat
 
 
 def test_a_recipe_is_looked_for_beside_the_experiment_that_names_it(tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_text(SMALL.replace('recipe = "demo"', 'recipe = "base.toml"'))
-    (tmp_path / "base.toml").write_text('extends = "demo"\nschedule.epochs = 7\n')
+    (tmp_path / "mine.toml").write_text(SMALL.replace('recipe = "digits"', 'recipe = "base.toml"'))
+    (tmp_path / "base.toml").write_text('extends = "digits"\nschedule.epochs = 7\n')
     recipes = plan(load_experiment(tmp_path / "mine.toml"), "full").recipes.values()
     assert {recipe.schedule.epochs for recipe in recipes} == {7}
 

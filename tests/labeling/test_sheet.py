@@ -347,7 +347,7 @@ def test_nothing_is_written_where_something_is_wrong(
         np.random.default_rng(0).integers(0, 256, (40, 8, 8), np.uint8), ["a", "b"] * 20
     )
     train(
-        load_recipe("demo", ["batch.size=20", "batch.labeled=20", "schedule.epochs=1"]),
+        load_recipe("digits", ["batch.size=20", "batch.labeled=20", "schedule.epochs=1"]),
         place / "handed-over",
         data=data,
     )

@@ -202,7 +202,7 @@ def test_epsilon_is_a_share_of_the_range_of_pixels() -> None:
 def test_epsilon_that_reaches_half_of_the_range_is_refused() -> None:
     changes = ["method.name=deep-co-training", "method.epsilon=0.5"]
     with pytest.raises(UserError, match=r"method\.epsilon = 0\.5: .*less than 0\.5$"):
-        load_recipe("demo", changes)
+        load_recipe("digits", changes)
 
 
 @pytest.mark.learns

@@ -145,7 +145,7 @@ def test_the_defaults_are_those_of_dual_student_and_the_decay() -> None:
 def test_a_decay_out_of_range_is_refused_in_one_line(decay: str) -> None:
     changes = ["method.name=dual-student+mean-teacher", f"method.decay={decay}"]
     with pytest.raises(UserError, match=rf"method\.decay = {decay}: ") as error:
-        load_recipe("demo", changes)
+        load_recipe("digits", changes)
     assert "\n" not in str(error.value)
 
 

@@ -60,7 +60,7 @@ def recipe_of(folder: Path, method: str) -> Recipe:
     path = folder / "imbalanced.toml"
     path.write_text(
         f"""
-        extends = "demo"
+        extends = "digits"
         [data]
         source = "digits-8x8"
         image_size = 8

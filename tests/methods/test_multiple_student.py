@@ -147,7 +147,7 @@ def test_an_odd_number_of_students_or_none_is_refused_in_one_line(
 ) -> None:
     changes = ["method.name=multiple-student", f"method.students={students}"]
     with pytest.raises(UserError, match=rf"method\.students = {students}: .*{message}") as error:
-        load_recipe("demo", changes)
+        load_recipe("digits", changes)
     assert "\n" not in str(error.value)
 
 

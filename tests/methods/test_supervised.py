@@ -4,10 +4,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from dualstudent import Trainer, UserError
 from dualstudent.batch import Batch, Views
 from dualstudent.methods import Supervised, SupervisedSettings
 from dualstudent.prediction import Prediction
 from tests.support.linear_student import LinearSoftmax, linear_batch, probabilities
+from tests.support.recipes import small_recipe
 
 
 class Echo(nn.Module):
@@ -38,8 +40,30 @@ def test_student_learns_the_labels() -> None:
     assert gradient.tolist() == [[-0.25, 0.25], [0.25, -0.25]]
 
 
-def test_it_asks_for_labeled_samples_in_one_view() -> None:
-    assert Supervised.views == Views(labeled=("weak",), unlabeled=())
+def test_it_asks_for_labeled_samples_in_one_view_which_can_be_strong() -> None:
+    assert Supervised([Echo()]).views == Views(labeled=("weak",), unlabeled=())
+    strong = Supervised([Echo()], SupervisedSettings(view="strong"))
+    assert strong.views == Views(labeled=("strong",), unlabeled=())
+
+
+def test_strong_views_must_be_defined() -> None:
+    with pytest.raises(UserError, match="learns from strong views"):
+        Trainer(small_recipe("method.name=supervised", "method.view=strong"))
+
+
+@pytest.mark.parametrize("view", ["weak", "strong"])
+def test_it_is_trained_on_the_views_that_are_set(view: str) -> None:
+    """Weak views are the images themselves here, and strong ones are darker or brighter."""
+    weak = ["transforms.weak.translate=0", "transforms.weak.noise=0"]
+    method = ["method.name=supervised", f"method.view={view}"]
+    trainer = Trainer(small_recipe(*weak, "transforms.strong.jitter=[1, 0, 0, 0]", *method))
+    seen: list[Batch] = []
+    trainer.method.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    trainer.take_step(0)
+    (batch,) = seen
+    (clean,) = trainer.data.train.make_views(batch.indices, [None])
+    changed = (batch.views[0] != clean).flatten(1).any(dim=1)
+    assert changed.all() if view == "strong" else not changed.any()
 
 
 def test_it_trains_one_student_unless_told_otherwise() -> None:

@@ -52,7 +52,7 @@ def test_convolutions_start_by_passing_on_what_comes_in() -> None:
 
 
 def test_filters_are_fitted_to_the_training_images_and_the_same_for_all_students() -> None:
-    changes = ["network.name=whitened-cnn", "network.widths=[8, 8]", "data.images=500"]
+    changes = ["network.widths=[8, 8]", "data.images=500"]
     trainer = Trainer(load_recipe("demo", changes))
     one, other = (student.state_dict() for student in trainer.method.students)
     reference = Whitening(1)

@@ -104,12 +104,12 @@ def test_without_new_settings_the_rates_are_the_same_bits() -> None:
 )
 def test_schedules_that_make_no_sense_are_refused(changes: list[str], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        load_recipe("demo", changes)
+        load_recipe("digits", changes)
 
 
 def test_a_cycle_up_to_the_very_end_of_the_cosine_is_allowed() -> None:
     changes = [f"schedule.{key}" for key in ("cosine_epochs=8", "cycle_from=5", "cycle_length=3")]
-    schedule = load_recipe("demo", changes).schedule
+    schedule = load_recipe("digits", changes).schedule
     assert isinstance(schedule, CyclicSchedule)
     assert schedule.cycle_from == 5
 

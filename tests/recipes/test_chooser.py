@@ -4,7 +4,11 @@ from typing import Any
 import pytest
 import torch
 
+from dualstudent import Transform, UserError
 from dualstudent.data.images.check import DataCheck
+from dualstudent.networks.build import build_network
+from dualstudent.networks.quick_cnn import QuickCNNSettings
+from dualstudent.networks.whitened_cnn import WhitenedCNNSettings
 from dualstudent.recipes.chooser import (
     choose_form,
     choose_recipe,
@@ -32,6 +36,11 @@ CHECK = DataCheck(
 def chosen(cuda: bool = False, **changes: Any) -> Recipe:
     table = choose_recipe(replace(CHECK, **changes), cuda).table
     return validate(merge(table, {"data": {"path": "photos"}}), "chosen")
+
+
+def completed(*changes: str) -> Recipe:
+    wanted = [*changes, "device.accelerator=cpu"]
+    return complete_recipe(validate_request({"path": "photos"}, wanted), CHECK, wanted)[0]
 
 
 @pytest.mark.parametrize(
@@ -78,10 +87,10 @@ def test_the_form_is_as_it_is_set_else_as_suits_the_images(
 @pytest.mark.parametrize(
     ("size", "gray", "cuda", "network"),
     [
-        (28, True, False, "digits-cnn"),
-        (28, True, True, "digits-cnn"),
-        (28, False, False, "quick-cnn"),
-        (64, True, False, "quick-cnn"),
+        (16, True, False, "whitened-cnn"),
+        (28, True, True, "whitened-cnn"),
+        (28, False, False, "whitened-cnn"),
+        (64, True, False, "whitened-cnn"),
         (32, False, True, "cnn13"),
         (224, False, True, "resnext50"),
     ],
@@ -89,6 +98,25 @@ def test_the_form_is_as_it_is_set_else_as_suits_the_images(
 def test_network_and_channels(size: int, gray: bool, cuda: bool, network: str) -> None:
     recipe = chosen(size=size, is_gray=gray, cuda=cuda)
     assert (recipe.network.name, recipe.data.channels) == (network, 1 if gray else 3)
+
+
+@pytest.mark.parametrize(
+    ("size", "gray", "widths"),
+    [
+        (16, True, (16, 32, 64)),
+        (28, False, (32, 64, 128)),
+        (47, False, (32, 64, 128)),
+        (48, False, (16, 32, 64, 128)),
+        (64, True, (16, 32, 64, 128)),
+    ],
+)
+def test_small_gray_images_get_fewer_channels_and_large_ones_a_block_more(
+    size: int, gray: bool, widths: tuple[int, ...]
+) -> None:
+    network = chosen(size=size, is_gray=gray).network
+    assert isinstance(network, WhitenedCNNSettings)
+    assert network.widths == widths
+    build_network(network, 1 if gray else 3, 2, size, seed=0, student=0)  # is large enough
 
 
 @pytest.mark.parametrize("unlabeled", [0, 7, 96, 500, 5_000, 60_000])
@@ -116,21 +144,21 @@ def test_labels_are_held_out_only_if_there_are_enough_and_no_test() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "network", "translate", "noise"),
+    ("wanted", "widths", "translate"),
     [
-        ({"image_size": 28}, "quick-cnn", 2, 0.0),
-        ({"image_size": 28, "channels": 1}, "digits-cnn", 2, 0.15),
-        ({"channels": 1}, "quick-cnn", 5, 0.15),
-        ({"image_size": 200}, "quick-cnn", 16, 0.0),
+        ({"image_size": 28}, (32, 64, 128), 2),
+        ({"image_size": 28, "channels": 1}, (16, 32, 64), 2),
+        ({"channels": 1}, (16, 32, 64, 128), 4),
+        ({"image_size": 200}, (16, 32, 64, 128), 14),
     ],
 )
 def test_the_choice_starts_from_what_is_set(
-    wanted: dict[str, Any], network: str, translate: int, noise: float
+    wanted: dict[str, Any], widths: tuple[int, ...], translate: int
 ) -> None:
     choice = choose_recipe(CHECK, cuda=False, wanted={"data": wanted})
     recipe = validate(merge(choice.table, {"data": {"path": "photos"}}), "chosen")
-    assert recipe.network.name == network
-    assert (recipe.transforms.weak.translate, recipe.transforms.weak.noise) == (translate, noise)
+    assert recipe.network == WhitenedCNNSettings(widths=widths)
+    assert recipe.transforms.weak.translate == translate
     for key, value in wanted.items():
         assert getattr(recipe.data, key) == value
         assert choice.reasons[f"data.{key}"] == "as you set it"
@@ -166,14 +194,74 @@ def test_the_rest_of_a_batch_goes_with_what_is_set(
 
 def test_schedule_and_evaluation_go_with_the_epochs_that_are_set() -> None:
     table = choose_recipe(CHECK, cuda=False, wanted={"schedule": {"epochs": 200}}).table
-    assert table["schedule"] == {"epochs": 200, "rampup_epochs": 50}
+    warmup = {"warmup_epochs": 1, "warmup_from": 0}
+    assert table["schedule"] == {"epochs": 200, "rampup_epochs": 50} | warmup
     assert table["evaluation"]["every"] == 10
 
 
-def test_views_are_not_mirrored_and_labels_have_enough_weight() -> None:
+def test_no_warm_up_is_longer_than_a_quarter_of_the_training_and_it_can_be_left_out() -> None:
+    short = ["schedule.epochs=2"]
+    assert completed(*short).schedule.warmup_epochs == 0.5
+    assert completed(*short, "schedule.warmup_epochs=1.5").schedule.warmup_from == 0
+    assert completed(*short, "schedule.warmup_epochs=0").schedule.warmup_from is None
+
+
+@pytest.mark.parametrize("harmless", [False, True])
+def test_views_are_mirrored_only_where_that_is_harmless(harmless: bool) -> None:
+    views = chosen(may_be_mirrored=harmless).transforms
+    assert (views.weak.flip, views.strong.flip) == (harmless, harmless)
+
+
+def test_strong_views_are_changed_far_more_than_weak_ones() -> None:
     recipe = chosen()
-    assert not recipe.transforms.weak.flip
-    assert recipe.method.model_dump()["classification_average"] == "labeled"
+    weak, strong = recipe.transforms.weak, recipe.transforms.strong
+    assert recipe.method.name == "fixmatch"
+    assert weak == Transform(translate=64 // 14)
+    assert all((strong.cutout, any(strong.affine), strong.randaugment))
+
+
+def test_dual_student_has_its_own_weights_and_learns_from_weak_views_that_change_more() -> None:
+    recipe = completed("method.name=dual-student", "method.stabilization_weight=50")
+    method = recipe.method.model_dump()
+    assert (method["consistency_weight"], method["stabilization_weight"]) == (10, 50)
+    assert method["confidence_threshold"] == 0.6
+    assert method["classification_average"] == "labeled"
+    assert recipe.optimizer.learning_rate == 0.1
+    assert all(limit > 0 for limit in recipe.transforms.weak.affine)
+
+
+@pytest.mark.parametrize(
+    ("method", "weak"),
+    [
+        ("freematch", False),
+        ("mean-teacher", True),
+        ("supervised", True),
+    ],
+)
+def test_only_methods_without_strong_views_change_weak_ones_more(method: str, weak: bool) -> None:
+    wanted = [f"method.name={method}"]
+    asked = validate_request({"path": "photos"}, wanted)
+    recipe, reasons = complete_recipe(asked, CHECK, wanted)
+    assert any(recipe.transforms.weak.affine) == weak
+    assert ("transforms.weak.affine" in reasons) == weak
+    assert ("transforms.strong.randaugment" in reasons) == (not weak)
+    assert recipe.method.confidence_threshold == 0.8  # its own default
+    assert reasons["method.name"] == "as you set it"
+
+
+def test_another_network_has_its_own_settings_and_learning_rate() -> None:
+    recipe = completed("network.name=quick-cnn")
+    assert recipe.network == QuickCNNSettings()
+    assert recipe.optimizer.learning_rate == 0.1
+    assert completed().optimizer.learning_rate == 0.2
+    faster = completed("network.name=quick-cnn", "optimizer.learning_rate=0.3")
+    assert faster.optimizer.learning_rate == 0.3
+
+
+@pytest.mark.parametrize("change", ["method=vat", "network=3", "schedule=3", "network.name.x=3"])
+def test_a_section_that_is_no_table_is_refused(change: str) -> None:
+    with pytest.raises(UserError, match=change.partition("=")[0].partition(".")[0]):
+        validate_request({"path": "photos"}, [change])
 
 
 def test_copies_of_what_may_be_held_out_are_not_counted_on() -> None:

@@ -43,8 +43,8 @@ def test_the_digits_recipe_is_appendix_d() -> None:
 
 
 def test_a_recipe_states_only_what_differs(tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_text('extends = "demo"\n[data]\nlabels = 20\n')
-    mine, demo = load_recipe(tmp_path / "mine.toml"), load_recipe("demo")
+    (tmp_path / "mine.toml").write_text('extends = "digits"\n[data]\nlabels = 20\n')
+    mine, demo = load_recipe(tmp_path / "mine.toml"), load_recipe("digits")
     assert mine.data.labels == 20
     assert mine.data.source == demo.data.source
     assert mine.method == demo.method
@@ -54,7 +54,7 @@ def test_another_method_does_not_inherit_settings_of_the_first() -> None:
     source = load_recipe("usps-mnist-source")
     assert source.method.name == "supervised"
     assert source.batch == load_recipe("usps-mnist").batch
-    assert load_recipe("demo", ["method.name=supervised"]).method.name == "supervised"
+    assert load_recipe("digits", ["method.name=supervised"]).method.name == "supervised"
 
 
 TASK = {"classification_average": "labeled", "confidence_threshold": 0.6}  # of the demo
@@ -67,7 +67,7 @@ def test_another_method_keeps_what_belongs_to_the_task(kind: type[Method]) -> No
     changes = [f"method.name={fields['name'].default}", "method.label_smoothing=0.1"]
     if "strong_network" in fields:
         changes.append("method.strong_network.name=digits-cnn")
-    method = load_recipe("demo", changes).method.model_dump()
+    method = load_recipe("digits", changes).method.model_dump()
     for key, value in {**TASK, "label_smoothing": 0.1}.items():
         assert method[key] == value if key in fields else key == "classification_average"
     for key, field in fields.items():
@@ -90,7 +90,7 @@ def test_only_methods_of_labeled_samples_or_mixtures_have_no_choice_of_the_avera
 
 def test_what_a_new_method_does_not_keep_is_said_in_one_line() -> None:
     with pytest.warns(NotKeptWarning) as said:
-        load_recipe("demo", ["method.name=mean-teacher", "method.consistency_weight=5"])
+        load_recipe("digits", ["method.name=mean-teacher", "method.consistency_weight=5"])
     (warning,) = said
     assert str(warning.message) == (
         "--set: method.name = 'mean-teacher' has its own defaults and does not keep "
@@ -112,7 +112,7 @@ def test_what_a_new_method_does_not_keep_is_said_in_one_line() -> None:
     ids=str,
 )
 def test_nothing_is_said_if_nothing_is_lost(changes: list[str]) -> None:
-    load_recipe("demo", changes)
+    load_recipe("digits", changes)
 
 
 @pytest.mark.filterwarnings("error::dualstudent.errors.NotKeptWarning")
@@ -122,29 +122,29 @@ def test_nothing_is_said_of_our_own_recipes(name: str) -> None:
 
 
 def test_a_recipe_of_a_user_is_told_what_it_does_not_keep(tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_text('extends = "demo"\n[method]\nname = "pi"\n')
+    (tmp_path / "mine.toml").write_text('extends = "digits"\n[method]\nname = "pi"\n')
     with pytest.warns(NotKeptWarning, match=r"mine\.toml: method\.name = 'pi' .* = 10, .* = 100$"):
         recipe = load_recipe(tmp_path / "mine.toml")
     assert recipe.method.model_dump()["classification_average"] == "labeled"
 
 
 def test_settings_of_a_new_method_are_kept_in_any_order() -> None:
-    recipe = load_recipe("demo", ["method.decay=0.9", "method.name=mean-teacher"])
+    recipe = load_recipe("digits", ["method.decay=0.9", "method.name=mean-teacher"])
     assert recipe.method.model_dump()["decay"] == 0.9
     with pytest.raises(UserError, match=r"method\.nonsense = 3: unknown key"):
-        load_recipe("demo", ["method.nonsense=3", "method.name=mean-teacher"])
+        load_recipe("digits", ["method.nonsense=3", "method.name=mean-teacher"])
 
 
 def test_a_key_of_another_method_is_not_suggested() -> None:
     with pytest.raises(UserError, match=r"method\.decay = 0\.9: unknown key") as error:
-        load_recipe("demo", ["method.decay=0.9"])
+        load_recipe("digits", ["method.decay=0.9"])
     assert "did you mean 'method.decay'" not in str(error.value)
 
 
 def test_files_are_named_from_where_the_recipe_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "base.toml").write_text('extends = "demo"\nseed = 5\n')
+    (tmp_path / "base.toml").write_text('extends = "digits"\nseed = 5\n')
     (tmp_path / "mine.toml").write_text('extends = "base.toml"\n')
     assert load_recipe(tmp_path / "mine.toml").seed == 5
     monkeypatch.chdir(tmp_path)
@@ -153,7 +153,7 @@ def test_files_are_named_from_where_the_recipe_is(
 
 def test_changes_are_toml_values_or_bare_words() -> None:
     recipe = load_recipe(
-        "demo",
+        "digits",
         ["seed=3", "data.target=digits-8x8", 'data.labels="all"', "transforms.weak.flip=true"],
     )
     assert recipe.seed == 3
@@ -199,14 +199,14 @@ def test_a_wrong_setting_is_one_line_that_names_key_value_and_what_is_allowed(
     change: str, message: str
 ) -> None:
     with pytest.raises(UserError, match=message) as error:
-        load_recipe("demo", [change])
+        load_recipe("digits", [change])
     assert "\n" not in str(error.value)
 
 
 def test_old_names_of_keys_are_read_with_a_warning(tmp_path: Path) -> None:
     recipe = tmp_path / "old.toml"
     recipe.write_text(
-        'extends = "demo"\n[augmentation]\nflip = true\nnoise = 0.5\n'
+        'extends = "digits"\n[augmentation]\nflip = true\nnoise = 0.5\n'
         "[normalisation]\nmean = [0.1]\n[transforms.weak]\nnoise = 0.2\n"
     )
     with pytest.warns(RenamedKeyWarning) as said:
@@ -226,7 +226,7 @@ def test_old_names_of_keys_are_read_with_a_warning(tmp_path: Path) -> None:
         ('extends = "nothing"', "'nothing'"),
         ("extends = 3", "extends = 3"),
         ("seed = 1", "data is missing"),
-        ('extends = "demo"\n[method]\nconsistency_weight = 1\nname = 3', r"method\.name = '?3"),
+        ('extends = "digits"\n[method]\nconsistency_weight = 1\nname = 3', r"method\.name = '?3"),
     ],
 )
 def test_a_broken_recipe_file_is_refused(text: str, message: str, tmp_path: Path) -> None:
@@ -257,11 +257,11 @@ def test_a_table_of_images_is_not_taken_for_a_recipe() -> None:
 
 
 def test_a_single_change_needs_no_list() -> None:
-    assert load_recipe("demo", "seed=3").seed == 3
+    assert load_recipe("digits", "seed=3").seed == 3
 
 
 def test_recipes_cannot_be_changed_by_accident() -> None:
-    recipe: Recipe = load_recipe("demo")
+    recipe: Recipe = load_recipe("digits")
     with pytest.raises(ValueError, match="frozen"):
         recipe.seed = 1  # type: ignore[misc]
 

@@ -11,7 +11,7 @@ from dualstudent.recipes.reading import to_toml
 SMALL = """
 title = "What unlabeled digits are worth"
 place = "Table 0"
-recipe = "demo"
+recipe = "digits"
 seeds = 2
 figure = "bars"
 

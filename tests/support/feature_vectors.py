@@ -13,4 +13,4 @@ def vectors(tested: bool = True) -> PreparedData:
     return prepare_arrays(X[:600], few, test=test, perturbation=FeaturePerturbation(noise=0.5))
 
 
-MLP = load_recipe("demo", ["network.name=mlp", "schedule.epochs=2", "batch.size=128"])
+MLP = load_recipe("digits", ["network.name=mlp", "schedule.epochs=2", "batch.size=128"])

@@ -57,4 +57,4 @@ def write_photo(path: Path, color: tuple[int, int, int], seed: int) -> None:
 def streamed_recipe(folder: Path, workers: int, *changes: str) -> Recipe:
     """Dual Student on the photos of ``folder``, read while training: 3 epochs of 6 steps."""
     where = (f"data.folder='{folder}'", f"data.workers={workers}")
-    return load_recipe("demo", [*STREAMED, *where, *changes])
+    return load_recipe("digits", [*STREAMED, *where, *changes])

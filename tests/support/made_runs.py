@@ -36,7 +36,7 @@ def made_run(
     """A run of the demo with ``changes`` that measured ``metrics``."""
     folder.mkdir(parents=True)
     run = Run(folder)
-    run.recipe.write_text(to_toml(load_recipe("demo", list(changes))), "utf-8")
+    run.recipe.write_text(to_toml(load_recipe("digits", list(changes))), "utf-8")
     run.metrics.write_text("".join(json.dumps(record) + "\n" for record in metrics))
     names = list(headline) or list(metrics[-1]["test"])
     run.result.write_text(json.dumps(summarize_metrics(list(metrics), names, seconds=1)))
@@ -52,7 +52,7 @@ def experiment(figure: str, rows: Sequence[Mapping[str, Any]], **more: Any) -> E
             "name": "made",
             "title": "Made up",
             "place": "nowhere",
-            "recipe": "demo",
+            "recipe": "digits",
             "seeds": 2,
             "figure": figure,
             "columns": [{"name": "1k labels"}],

@@ -15,4 +15,4 @@ SMALL = (
 
 def small_recipe(*changes: str) -> Recipe:
     """Dual Student on 50 of the 8 × 8 digits: 2 epochs of 29 steps."""
-    return load_recipe("demo", [*SMALL, *changes])
+    return load_recipe("digits", [*SMALL, *changes])

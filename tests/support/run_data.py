@@ -67,5 +67,5 @@ def make_run_data(
         "seconds": 61.0,
         "versions": {"dualstudent": "0.0.1"},
     }
-    recipe = load_recipe("demo", [f'description="{HOSTILE.replace(chr(34), "")}"'])
+    recipe = load_recipe("digits", [f'description="{HOSTILE.replace(chr(34), "")}"'])
     return RunData(name, recipe, metrics, result, "test", 50, 950, classes, 2, evaluation)

@@ -99,7 +99,7 @@ def test_a_run_on_two_processes_stops_on_sigterm_and_continues_exactly(
 def test_what_cannot_be_shared_is_refused_and_leaves_nothing(
     tmp_path: Path, changes: tuple[str, ...], telling: str
 ) -> None:
-    recipe = load_recipe("demo", [*SMALL, *CHANGES, "device.processes=2", *changes])
+    recipe = load_recipe("digits", [*SMALL, *CHANGES, "device.processes=2", *changes])
 
     with pytest.raises(UserError, match=telling):
         train(recipe, tmp_path / "run")

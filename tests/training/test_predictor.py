@@ -132,12 +132,12 @@ def test_runs_that_cannot_predict_files_are_refused(run: Run, tmp_path: Path) ->
     rng = np.random.default_rng(0)
     data = prepare_arrays(rng.integers(0, 256, (40, 8, 8), np.uint8), ["a", "b"] * 20)
     changes = ["batch.size=20", "batch.labeled=20", "schedule.epochs=1"]
-    handed_over = train(load_recipe("demo", changes), tmp_path / "images", data=data)
+    handed_over = train(load_recipe("digits", changes), tmp_path / "images", data=data)
     with pytest.raises(UserError, match="handed over from Python"):
         Predictor(handed_over)
     data = prepare_arrays(rng.normal(size=(40, 8)), ["a", "b"] * 20)
     changes.append("network.name=mlp")
-    vectors = train(load_recipe("demo", changes), tmp_path / "vectors", data=data)
+    vectors = train(load_recipe("digits", changes), tmp_path / "vectors", data=data)
     with pytest.raises(UserError, match=r"\[8\], not .*images"):
         Predictor(vectors)
     vectors.result.unlink()

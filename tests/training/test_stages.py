@@ -83,7 +83,7 @@ def test_a_finished_run_in_stages_is_evaluated_by_its_last_method(whole: Run) ->
 
 
 def test_the_last_stage_has_the_method_of_the_recipe() -> None:
-    table = read_recipe_table("demo") | {
+    table = read_recipe_table("digits") | {
         "stages": [{"name": "only", "method": {"name": "supervised"}}]
     }
     with pytest.raises(UserError, match="stages"):
@@ -91,7 +91,7 @@ def test_the_last_stage_has_the_method_of_the_recipe() -> None:
 
 
 def test_each_stage_has_a_name_of_its_own() -> None:
-    table = read_recipe_table("demo") | {"stages": [{"name": "same"}, {"name": "same"}]}
+    table = read_recipe_table("digits") | {"stages": [{"name": "same"}, {"name": "same"}]}
     with pytest.raises(UserError, match="stages: each needs a name of its own"):
         validate(table, "of a test")
 

@@ -148,7 +148,7 @@ def test_the_command_line_shows_the_count(tmp_path: Path, command: Command) -> N
     run = tmp_path / "run"
 
     with warnings.catch_warnings(action="always"):
-        code, said, warned = command("train", "demo", "--out", run, *changes)
+        code, said, warned = command("train", "digits", "--out", run, *changes)
     assert code == 0
     assert "1 image could not be read" in said
     assert "64 images of 1,281,167 published" in warned

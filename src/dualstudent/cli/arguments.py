@@ -1,9 +1,12 @@
 """Arguments that several commands share."""
 
+import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from dualstudent.errors import UserError
 
 RunFolder = Annotated[Path, typer.Argument(help="Folder of a run.", metavar="RUN")]
 Changes = Annotated[
@@ -15,3 +18,20 @@ Changes = Annotated[
         "lists them.",
     ),
 ]
+_SECONDS = {"s": 1, "min": 60, "h": 3600}
+
+
+def parse_duration(text: str) -> float:
+    """Parse a duration such as 90s, 10min or 2h; return seconds.
+
+    Raises:
+        UserError: if it is written otherwise.
+
+    Example:
+        >>> parse_duration("1.5h")
+        5400.0
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|h)", text.strip())
+    if not found or float(found[1]) == 0:
+        raise UserError(f"--budget {text!r}: write a duration such as 90s, 10min or 2h")
+    return float(found[1]) * _SECONDS[found[2]]

@@ -17,7 +17,7 @@ _NONE = "·"
 def doctor(
     recipe: Annotated[
         str, typer.Argument(help="Name of a recipe, or path of a .toml file.")
-    ] = "demo",
+    ] = "digits",
     set_: Changes = None,
     steps: Annotated[int, typer.Option(min=1, help="Largest number of training steps.")] = 50,
 ) -> None:

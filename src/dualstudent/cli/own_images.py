@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 
 import typer
@@ -24,7 +24,7 @@ from dualstudent.data.prepared import PreparedData
 from dualstudent.recipes.chooser import choose_form, complete_recipe
 from dualstudent.recipes.schema import Recipe
 from dualstudent.report.format import format_estimate
-from dualstudent.training.forecast import estimate_seconds
+from dualstudent.training.forecast import estimate_seconds, fit_epochs
 from dualstudent.training.run import Run
 
 
@@ -36,14 +36,22 @@ class _Chosen:
     found: DataCheck
 
 
-def choose_recipe(asked: Recipe, changes: Sequence[str]) -> tuple[Recipe, PreparedData]:
+def choose_recipe(
+    asked: Recipe, changes: Sequence[str], budget: float | None = None
+) -> tuple[Recipe, PreparedData]:
     """Choose a recipe that suits the images, print the reasons, and prepare the data.
 
     Args:
         asked: of :func:`~dualstudent.recipes.chooser.validate_request`, with the same changes.
         changes: ``"key=value"`` each; they are kept, and the other settings suit them.
+        budget: seconds that the training may take; default: chosen as well.
     """
     chosen = _choose(asked, asked.data.list_images(), changes)
+    if budget is not None:
+        epochs = fit_epochs(chosen.recipe, chosen.data, budget)
+        fitted = complete_recipe(asked, chosen.found, [*changes, f"schedule.epochs={epochs}"])
+        chosen = replace(chosen, recipe=fitted[0])
+        chosen.reasons["schedule.epochs"] = f"as many as fit into {format_estimate(budget)} here"
     recipe, data = chosen.recipe, chosen.data
     print_line(console, "the recipe chosen for these images; change anything by --set KEY=VALUE:")
     for key, reason in chosen.reasons.items():

@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dualstudent.cli.arguments import Changes
+from dualstudent.cli.arguments import Changes, parse_duration
 from dualstudent.cli.console import console
 from dualstudent.errors import UserError
 
 if TYPE_CHECKING:
+    from dualstudent.data.prepared import PreparedData
     from dualstudent.recipes.schema import Recipe
 
 
@@ -34,6 +35,14 @@ def train(
         Path | None,
         typer.Option(help="Folder of images to adapt to; --data is then the labeled source."),
     ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Train for about so long on this machine, for example 90s, 10min or 2h; sets "
+            "schedule.epochs before the first step.",
+        ),
+    ] = None,
 ) -> None:
     """Train by a recipe, for example [bold]dualstudent train demo --set data.labels=20[/bold].
 
@@ -46,19 +55,43 @@ def train(
     from dualstudent.training.run import Run
 
     changes = set_ or []
+    seconds = _read_budget(budget, changes)
     requested, name = _read_request(recipe, data, target, changes)
     folder = out or Path("runs") / f"{name}-{requested.seed}"
     Run.check_free(folder)  # before reading the images, which may take long
     chosen, prepared = (
-        choose_recipe(requested, changes)
+        choose_recipe(requested, changes, seconds)
         if recipe is None
-        else (requested, prepare_images(requested))
+        else _fit_into(seconds, requested, prepare_images(requested))
     )
     with show_progress(console) as progress:
         run = train_by(chosen, folder, progress.make_callback(folder.name), prepared)
     print_result(run)
     if chosen.data.path is not None:
         print_next_steps(run)
+
+
+def _read_budget(budget: str | None, changes: list[str]) -> float | None:
+    """The budget in seconds."""
+    if budget is None:
+        return None
+    if any(change.partition("=")[0].strip() == "schedule.epochs" for change in changes):
+        raise UserError("--budget chooses schedule.epochs; give one of the two")
+    return parse_duration(budget)
+
+
+def _fit_into(
+    seconds: float | None, recipe: "Recipe", data: "PreparedData | None"
+) -> "tuple[Recipe, PreparedData | None]":
+    """The recipe with as many epochs as fit into the time, if there is a limit, and its data."""
+    if seconds is None:
+        return recipe, data
+    from dualstudent.data.prepare import prepare
+    from dualstudent.experiments.lengths import set_length
+    from dualstudent.training.forecast import fit_epochs
+
+    data = data or prepare(recipe.data, recipe.seed, recipe.transforms, recipe.normalization)
+    return set_length(recipe, fit_epochs(recipe, data, seconds)), data
 
 
 def _read_request(

@@ -44,7 +44,7 @@ def examine(subject: Recipe | Trainer, steps: int = 50) -> Diagnosis:
     Example:
         >>> from dualstudent import load_recipe
         >>> small = ["data.source=digits-8x8", "batch.size=64", "method.name=supervised"]
-        >>> diagnosis = examine(load_recipe("demo", small))
+        >>> diagnosis = examine(load_recipe("digits", small))
         >>> diagnosis.healthy, [sorted(reach.norms["student"]) for reach in diagnosis.reach]
         (True, [['class head', 'trunk']])
     """

@@ -62,7 +62,7 @@ def list_settings(name: str) -> set[str]:
 
     Example:
         >>> sorted(list_settings("supervised"))
-        ['confidence_threshold', 'label_smoothing', 'name', 'students']
+        ['confidence_threshold', 'label_smoothing', 'name', 'students', 'view']
     """
     fields = [method.Settings.model_fields for method in METHODS]
     return {key for each in fields if each["name"].default == name for key in each}

@@ -120,14 +120,14 @@ class Method(nn.Module, ABC):
     Attributes:
         Settings: the class of the method's settings.
         summary: one line for ``dualstudent methods``.
-        views: the views that the method needs.
+        views: the views that the method needs; an instance may need others, by its settings.
         remembers_samples: whether it keeps state for each sample, which cannot be distributed.
     """
 
     settings: MethodSettings
     Settings: ClassVar[type[MethodSettings]]
     summary: ClassVar[str]
-    views: ClassVar[Views] = TWO_VIEWS
+    views: Views = TWO_VIEWS
     remembers_samples: ClassVar[bool] = False
 
     def __init__(

@@ -1,10 +1,12 @@
 """Supervised: the baseline that learns from labeled samples only."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import Field
+from torch import nn
 
-from dualstudent.batch import Batch, Views
+from dualstudent.batch import Batch, Policy, Views
 from dualstudent.methods.method import Method, MethodSettings, StudentLoss
 
 
@@ -17,6 +19,7 @@ class SupervisedSettings(MethodSettings):
         ge=1,
         description="number of students, each on its own; as many as the stage after it has",
     )
+    view: Policy = Field("weak", description="which views of the labeled samples to learn from")
 
     @property
     def student_count(self) -> int:
@@ -30,6 +33,12 @@ class Supervised(Method):
     Settings = SupervisedSettings
     settings: SupervisedSettings
     views = Views(labeled=("weak",), unlabeled=())
+
+    def __init__(
+        self, students: Sequence[nn.Module], settings: SupervisedSettings | None = None
+    ) -> None:
+        super().__init__(students, settings)
+        self.views = Views(labeled=(self.settings.view,), unlabeled=())
 
     def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:
         logits = [student(batch.views[0]).class_logits for student in self.students]

@@ -11,15 +11,31 @@ from dualstudent.data.images.decoding import Channels
 from dualstudent.data.prepare import OF_PUBLISHED
 from dualstudent.data.splits import count_held_out, count_labeled
 from dualstudent.errors import UserError
+from dualstudent.methods import METHODS
 from dualstudent.recipes.reading import apply_changes, merge, read_recipe_table, validate
 from dualstudent.recipes.schema import Recipe
 from dualstudent.settings import Table
 
-_NETWORKS = ("digits-cnn", "quick-cnn", "cnn13", "resnext50")  # to choose from
-_STEPS = {"cpu": 2_000, "cuda": 20_000}
+# Networks to choose from, with their learning rates; other networks, and Dual Student, have 0.1.
+_LEARNING_RATES = {"whitened-cnn": 0.2, "cnn13": 0.03, "resnext50": 0.03}
+_LEARNING_RATE = 0.1
+_METHOD = {"name": "fixmatch", "classification_average": "labeled"}
+_DUAL_STUDENT = {  # if it is asked for
+    "name": "dual-student",
+    "consistency_weight": 10,
+    "stabilization_weight": 100,
+    "confidence_threshold": 0.6,
+    "classification_average": "labeled",
+}
+_STEPS = {"cpu": 3_000, "cuda": 20_000}
 _SIZES = {"cpu": (32, 64), "cuda": (32, 64, 128, 224)}
 _SMALLEST = 16  # pixels a side, enough for every network to choose from
 _PHOTO = 128  # pixels a side from which a network for photos is chosen
+_LARGE = 48  # pixels a side from which a network has one more block
+_RANDAUGMENT = 2  # operations per strong view
+_AFFINE = (10.0, 0.1, 0.1, 0.05)  # of strong views: degrees, log scale, shear, shift
+_GENTLE_AFFINE = (15.0, 0.1, 0.15, 0.05)  # of weak views, for methods that have no strong ones
+_CUTOUT = 0.5
 _LABELED, _UNLABELED = 32, 96  # samples per batch, as in the demo
 _LABELS_TO_SPARE, _VALIDATION = 10, 0.2
 _FEWEST_EPOCHS, _TESTS = 2, 20
@@ -73,12 +89,13 @@ def validate_request(where: Table, changes: Sequence[str] = ()) -> Recipe:
     Raises:
         UserError: if a setting is invalid.
     """
-    base = merge(read_recipe_table("demo"), {"schedule": {"epochs": 1}}) | {"data": where}
+    wanted = apply_changes({}, changes)
+    batch = {"size": _LABELED + _UNLABELED, "labeled": _LABELED}
     refused: list[UserError] = []
-    for name in _NETWORKS:  # the network, and so its valid keys, are not chosen yet
-        table = base | {"network": {"name": name}}
+    for name in _LEARNING_RATES:  # the network, and so its valid keys, are not chosen yet
+        table = _make_table(where, {}, {"name": name}, batch, 1, wanted)
         try:
-            return validate(apply_changes(table, changes), f"chosen for {where['path']}")
+            return validate(table, f"chosen for {where['path']}")
         except UserError as error:
             refused.append(error)
     raise refused[0]
@@ -135,6 +152,8 @@ def choose_recipe(check: DataCheck, cuda: bool, wanted: Mapping[str, Any] | None
     labeled = count_labeled(data.get("labels", "all"), given, len(check.labeled))
     unlabeled += given - labeled
     network, why_network = _choose_network(data["channels"], data["image_size"], cuda)
+    method = _choose_method(wanted)
+    views, why_views = _choose_views(check, data["image_size"], method)
     batch = _choose_batch(labeled, unlabeled, wanted.get("batch", {}))
     # At least 1: training refuses a batch that cannot be filled, and says why.
     per_epoch = max(1, count_epoch_steps(labeled, unlabeled, batch["size"], batch["labeled"]))
@@ -142,39 +161,101 @@ def choose_recipe(check: DataCheck, cuda: bool, wanted: Mapping[str, Any] | None
     epochs = wanted.get("schedule", {}).get("epochs", default)
     reasons |= {
         "network.name": why_network,
-        "method.name": "two networks teach each other; 'dualstudent methods' lists others",
+        "method.name": "learns from unlabeled images by their strongly changed views; "
+        "'dualstudent methods' lists others",
         "batch.labeled": _explain_labeled(batch["labeled"], labeled),
         "batch.size": _explain_batch(batch, unlabeled),
         "schedule.epochs": f"of {per_epoch:,} steps each, {epochs * per_epoch:,} in all",
-        "transforms.weak.translate": "views are shifted by up to a twelfth of the image",
-        "transforms.weak.flip": "a mirrored digit or letter is another one; for photos of things "
-        "--set transforms.weak.flip=true",
+        **why_views,
     }
     set_already = dict.fromkeys(_list_keys(wanted), "as you set it")
     return Choice(
-        merge(_make_table(data, network, batch, epochs), wanted),
+        _make_table(data, views, network, batch, epochs, wanted),
         {key: set_already.get(key, reason) for key, reason in reasons.items()},
     )
 
 
-def _make_table(data: Table, network: str, batch: dict[str, int], epochs: int) -> Table:
-    size, is_gray = data["image_size"], data["channels"] == 1
-    return {
+def _make_table(
+    data: Table,
+    views: Table,
+    network: Table,
+    batch: dict[str, int],
+    epochs: int,
+    wanted: Table,
+) -> Table:
+    """Make the recipe of what was chosen, with the user's settings."""
+    chosen = {
         "data": data,
-        "transforms": {"weak": {"translate": size // 12, "noise": 0.15 if is_gray else 0.0}},
-        "network": {"name": network},
-        "method": {
-            "name": "dual-student",
-            "consistency_weight": 10,
-            "stabilization_weight": 100,
-            "confidence_threshold": 0.6,
-            "classification_average": "labeled",
-        },
+        "transforms": views,
+        "network": network,
+        "method": _DUAL_STUDENT if _choose_method(wanted) == "dual-student" else _METHOD,
         "batch": batch,
-        "optimizer": {"learning_rate": 0.1},
-        "schedule": {"epochs": epochs, "rampup_epochs": epochs / 4},
+        "optimizer": {
+            "learning_rate": _choose_learning_rate(network["name"], wanted),
+            "weight_decay": 5e-4,
+            "decay_norms_and_biases": False,
+        },
+        "schedule": _make_schedule(epochs, wanted),
         "evaluation": {"every": max(1, epochs // _TESTS)},
     }
+    return merge(chosen, wanted)
+
+
+def _make_schedule(epochs: int, wanted: Table) -> Table:
+    schedule = {"epochs": epochs, "rampup_epochs": epochs / 4}  # for methods that have a ramp
+    if _look_up(wanted, "schedule", "warmup_epochs") == 0:
+        return schedule  # a recipe without warm-up does not say where it starts
+    return schedule | {"warmup_epochs": min(1.0, epochs / 4), "warmup_from": 0.0}
+
+
+def _choose_method(wanted: Table) -> str:
+    return str(_look_up(wanted, "method", "name") or _METHOD["name"])
+
+
+def _choose_learning_rate(network: str, wanted: Table) -> float:
+    if _choose_method(wanted) == "dual-student":
+        return _LEARNING_RATE
+    name = str(_look_up(wanted, "network", "name") or network)
+    return _LEARNING_RATES.get(name, _LEARNING_RATE)
+
+
+def _look_up(wanted: Table, section: str, key: str) -> Any:
+    """Return a setting of the user; None if there is none, or if the section is invalid."""
+    table = wanted.get(section)
+    return table.get(key) if isinstance(table, dict) else None
+
+
+def _choose_views(check: DataCheck, size: int, method: str) -> tuple[Table, dict[str, str]]:
+    """Choose weak and strong views, with reasons."""
+    flip = check.may_be_mirrored
+    weak: Table = {"translate": max(1, size // 14), "flip": flip}
+    strong = {"flip": flip, "randaugment": _RANDAUGMENT, "affine": _AFFINE, "cutout": _CUTOUT}
+    reasons = {
+        "transforms.weak.translate": "weak views are shifted by up to a fourteenth of the image",
+        "transforms.weak.flip": "mirror images look like their class"
+        if flip
+        else "mirror images may be of another class, as those of digits are",
+    }
+    if _uses_strong_views(method):
+        reasons["transforms.strong.randaugment"] = (
+            "strong views are also changed by so many random operations, turned, scaled and "
+            "sheared a little, and lack a part"
+        )
+    else:
+        weak["affine"] = _GENTLE_AFFINE
+        reasons["transforms.weak.affine"] = (
+            f"{method} learns from weak views, so these are also turned, scaled and sheared"
+        )
+    return {"weak": weak, "strong": strong}, reasons
+
+
+def _uses_strong_views(name: str) -> bool:
+    return any(
+        "strong" in policies
+        for method in METHODS
+        if method.Settings.model_fields["name"].default == name
+        for policies in method.views
+    )
 
 
 def _choose_data(
@@ -214,14 +295,15 @@ def _explain_size(typical: int, size: int, cuda: bool) -> str:
     return why
 
 
-def _choose_network(channels: int, size: int, cuda: bool) -> tuple[str, str]:
-    if channels == 1 and size <= _SIZES["cpu"][0]:
-        return "digits-cnn", "for small gray images"
-    if not cuda:
-        return "quick-cnn", "made for machines without a GPU"
-    if size >= _PHOTO:
-        return "resnext50", f"for photos of {_PHOTO} pixels or more, on a GPU"
-    return "cnn13", "the paper's network for small images, on a GPU"
+def _choose_network(channels: int, size: int, cuda: bool) -> tuple[Table, str]:
+    if cuda and channels == 3 and size >= _PHOTO:
+        return {"name": "resnext50"}, f"for photos of {_PHOTO} pixels or more, on a GPU"
+    if cuda and channels == 3:
+        return {"name": "cnn13"}, "the paper's network for small images, on a GPU"
+    blocks = 3 if size < _LARGE else 4
+    first = 16 if channels == 1 or blocks == 4 else 32
+    widths = [first * 2**block for block in range(blocks)]
+    return {"name": "whitened-cnn", "widths": widths}, "learns fastest on a CPU"
 
 
 def _choose_validation(check: DataCheck) -> tuple[float, str]:

@@ -9,6 +9,7 @@ from functools import partial
 import torch
 
 from dualstudent.data.prepared import PreparedData
+from dualstudent.errors import UserError
 from dualstudent.generators import make_generator, preserve_rng
 from dualstudent.recipes.schema import DeviceSettings, Recipe
 from dualstudent.training.evaluation import Evaluator
@@ -30,6 +31,28 @@ def estimate_seconds(recipe: Recipe, data: PreparedData) -> float:
         data: data of the run.
     """
     return sum(_estimate_stage(stage, data) for stage in recipe.split_stages())
+
+
+def fit_epochs(recipe: Recipe, data: PreparedData, seconds: float) -> int:
+    """Find how many epochs of a recipe fit into ``seconds`` on this machine, by its own steps.
+
+    Args:
+        recipe: recipe of the run; its own number of epochs does not matter.
+        data: data of the run.
+        seconds: time for training and evaluation.
+
+    Raises:
+        UserError: if not even one epoch fits, or the recipe has stages with their own lengths.
+    """
+    if recipe.stages:
+        raise UserError("a budget is for recipes without stages; set the epochs of each stage")
+    each = estimate_seconds(recipe, data) / recipe.epochs
+    if each > seconds:
+        raise UserError(
+            f"a budget of {seconds:g} s is too short for one epoch, which takes about "
+            f"{math.ceil(each)} s here; give more time"
+        )
+    return int(seconds / each)
 
 
 def _estimate_stage(recipe: Recipe, data: PreparedData) -> float:

@@ -329,8 +329,8 @@ def _find_method_class(recipe: Recipe) -> type[Method]:
 
 def _fit_students(students: Sequence[Network], samples: Samples) -> None:
     """Show some training images to networks that depend on them, such as whitened ones."""
-    if all(type(student).fit_to is Network.fit_to for student in students):
-        return
+    if len(samples) == 0 or all(type(each).fit_to is Network.fit_to for each in students):
+        return  # without samples, weights and all else are read from a model
     indices = torch.linspace(0, len(samples) - 1, min(_IMAGES_TO_FIT, len(samples))).long()
     try:
         (images,) = samples.make_views(indices, [None])

@@ -46,6 +46,24 @@ def resave(source: Path, to: Path) -> Path:
     return to
 
 
+@pytest.mark.parametrize(
+    ("mirrored", "labels", "harmless"), [(False, 10, False), (True, 10, True), (True, 9, False)]
+)
+def test_views_may_be_mirrored_if_enough_labels_show_that_it_keeps_the_classes(
+    tmp_path: Path, mirrored: bool, labels: int, harmless: bool
+) -> None:
+    """Images of one class are bright on the left; every other image is mirrored, or none."""
+    for number in range(labels):
+        for name, columns in (("left", slice(8)), ("all", slice(16))):
+            pixels = np.random.default_rng(number).integers(0, 50, (16, 16), dtype=np.uint8)
+            pixels[:, columns] += np.linspace(200, 100, 16, dtype=np.uint8)[columns]
+            if mirrored and number % 2:
+                pixels = pixels[:, ::-1]
+            (tmp_path / "data" / name).mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pixels).save(tmp_path / "data" / name / f"{number}.png")
+    assert checked(tmp_path / "data").may_be_mirrored == harmless
+
+
 def test_counts_and_measures_of_data_without_fault(data: Path) -> None:
     save_picture(data / "unlabeled" / "large.png", seed=90, side=33)
     check = checked(data)

@@ -192,7 +192,7 @@ def test_what_is_off_is_not_drawn(key: str) -> None:
 )
 def test_impossible_strengths_are_refused_in_one_line(key: str, value: object) -> None:
     with pytest.raises(UserError) as refused:
-        load_recipe("demo", [f"transforms.strong.{key}={json.dumps(value)}"])
+        load_recipe("digits", [f"transforms.strong.{key}={json.dumps(value)}"])
     assert f"transforms.strong.{key}" in str(refused.value)
     assert "\n" not in str(refused.value)
 

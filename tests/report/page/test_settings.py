@@ -10,7 +10,7 @@ NAMES = ("cat", "dog")
 
 def test_every_setting_is_there_and_only_what_differs_is_marked() -> None:
     one = make_run_data("one", make_evaluation(20, NAMES), NAMES, epochs=1)
-    changed = load_recipe("demo-supervised", ["seed=7", 'data.classes=["1", "2"]'])
+    changed = load_recipe("digits", ["seed=7", 'data.classes=["1", "2"]', "method.name=supervised"])
     other = replace(one, recipe=changed.model_copy(update={"description": one.recipe.description}))
     rows = {row.key: row for row in list_settings([one, other])}
     assert rows["seed"].values == ["0", "7"]
@@ -32,7 +32,7 @@ def test_the_settings_of_a_stage_stand_under_its_name() -> None:
         {"name": "labels", "method": {"name": "supervised", "students": 2}},
         {"name": "both", "schedule": {"epochs": 3}},
     ]
-    recipe = validate(read_recipe_table("demo") | {"stages": stages}, "of a test")
+    recipe = validate(read_recipe_table("digits") | {"stages": stages}, "of a test")
     rows = {row.key: row.values for row in list_settings([replace(one, recipe=recipe), one])}
     assert rows["stages.labels.method.students"] == ["2", "–"]
     assert rows["stages.both.schedule.epochs"] == ["3", "–"]

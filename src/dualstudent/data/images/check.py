@@ -7,15 +7,18 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from dualstudent.data.images.cache import DecodedImages
 from dualstudent.data.images.duplicates import find_exact_duplicates, find_near_duplicates
 from dualstudent.data.images.listing import Listing
+from dualstudent.data.transforms.symmetry import is_mirroring_harmless
 
 # With three labels, one for validation leaves only two to learn from.
 _FEW_LABELS = 4
 _IMBALANCE = 10
+_LABELS_TO_JUDGE = 10  # per class; with fewer, mirrored digits pass for others by chance
 _TINY = 8  # pixels of the short side; digits need at least these
 _ENLARGED = 2
 _LONG = 2  # aspect ratio: the center square has less than half of the image
@@ -57,6 +60,7 @@ class DataCheck:
         findings: possible problems, errors first.
         labeled_copies: number of labeled images that equal an earlier labeled image.
         unlabeled_copies: number of unlabeled images that equal a labeled one.
+        may_be_mirrored: whether mirror images look like their class.
     """
 
     name: str
@@ -72,6 +76,7 @@ class DataCheck:
     findings: tuple[Finding, ...]
     labeled_copies: int = 0
     unlabeled_copies: int = 0
+    may_be_mirrored: bool = False
 
     @property
     def images(self) -> int:
@@ -110,6 +115,7 @@ def check_images(images: DecodedImages) -> DataCheck:
         typical=int(np.median(images.sizes.min(axis=1))),
         is_gray=images.is_gray,
         size=images.pixels.shape[-1],
+        may_be_mirrored=_may_be_mirrored(images),
         findings=tuple(sorted(findings, key=lambda finding: finding.severity)),
         **_count_copies(images),
     )
@@ -122,6 +128,15 @@ def _count_copies(images: DecodedImages) -> dict[str, int]:
         "labeled_copies": len(labeled) - len(np.unique(first[labeled])),
         "unlabeled_copies": int(np.isin(first[unlabeled], first[labeled]).sum()),
     }
+
+
+def _may_be_mirrored(images: DecodedImages) -> bool:
+    labeled = np.array(images.listing.labeled)
+    if len(labeled) < _LABELS_TO_JUDGE * len(images.listing.classes):
+        return False
+    labels = torch.tensor([images.listing.labels[i] for i in labeled])
+    pixels = torch.from_numpy(images.pixels[images.rows[labeled]])
+    return is_mirroring_harmless(pixels, labels)
 
 
 def _count(listing: Listing, indices: Iterable[int]) -> dict[str, int]:
