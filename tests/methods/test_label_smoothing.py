@@ -5,10 +5,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.distributions import Beta
 
 from dualstudent.batch import Batch
-from dualstudent.methods import ICT, METHODS, Method, MixMatch, Task
+from dualstudent.methods import (
+    ICT,
+    METHODS,
+    Method,
+    MixMatch,
+    Task,
+    ict,
+    mixmatch,
+    soft_pseudo_labels,
+)
 from dualstudent.networks.digits_cnn import DigitsCNNSettings
 from tests.support.linear_student import LinearSoftmax, linear_batch, probabilities
 
@@ -30,7 +38,8 @@ def build(kind: type[Method], label_smoothing: float) -> Method:
 def test_a_share_of_each_label_is_spread_over_all_classes(
     kind: type[Method], smoothing: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Beta, "sample", lambda _, shape: torch.ones(shape))  # mixtures of one
+    for module in (ict, mixmatch, soft_pseudo_labels):  # mixtures of one
+        monkeypatch.setattr(module, "draw_shares", lambda count, *_, **__: torch.ones(count))
     method, points = build(kind, smoothing), linear_batch(LABELS)
     batch = Batch((points.views[0], points.views[0]), points.labels)
     found = [loss.terms["classification"].item() for loss in method.losses(batch, ramp=1.0)]

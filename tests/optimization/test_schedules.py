@@ -99,7 +99,7 @@ def test_without_new_settings_the_rates_are_the_same_bits() -> None:
             ["schedule.cycle_from=1", "schedule.cycle_length=0"],
             r"schedule\.cycle_length = 0: [^;]*$",
         ),
-        (["schedule.epochs=0"], r"recipe demo: schedule\.epochs = 0: input [^;]*$"),
+        (["schedule.epochs=0"], r"recipe digits: schedule\.epochs = 0: input [^;]*$"),
     ],
 )
 def test_schedules_that_make_no_sense_are_refused(changes: list[str], message: str) -> None:
