@@ -29,7 +29,7 @@ def demo(
         ),
     ] = None,
 ) -> None:
-    """See Dual Student learn from unlabeled digits: nothing to download, 90 seconds."""
+    """See Dual Student learn from unlabeled digits: nothing to download, two minutes."""
     from dualstudent.recipes.reading import load_recipe
 
     folder = out or _find_free_folder(Path("runs/demo"))
