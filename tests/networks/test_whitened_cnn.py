@@ -43,6 +43,12 @@ def test_other_brightness_and_contrast_of_all_images_change_nothing() -> None:
     )
 
 
+def test_images_of_one_color_give_finite_filters() -> None:
+    layer = Whitening(3)
+    layer.fit(torch.full((5, 3, 8, 8), -1.0))
+    torch.testing.assert_close(layer(torch.full((1, 3, 8, 8), -1.0)), torch.zeros(1, 24, 7, 7))
+
+
 def test_convolutions_start_by_passing_on_what_comes_in() -> None:
     network = WhitenedCNN(1, widths=(8, 16))
     images = torch.rand(3, 1, 12, 12)

@@ -17,6 +17,7 @@ from dualstudent.networks.network import Network, NetworkSettings
 
 _SIDE = 2  # of a patch, in pixels
 _FLOOR = 5e-3  # added to the variances, relative to their mean, so that noise is not blown up
+_LEAST = 1e-6
 
 
 class WhitenedCNNSettings(NetworkSettings):
@@ -56,7 +57,8 @@ class Whitening(nn.Module):
         """Compute the filters from images (N, channels, H, W)."""
         patches = F.unfold(images.float().contiguous(), _SIDE).transpose(1, 2).flatten(0, 1)
         variances, components = torch.linalg.eigh(patches.double().T.cov())
-        scale = (variances.clamp(min=0) + _FLOOR * variances.mean()).rsqrt()
+        floor = (_FLOOR * variances.mean()).clamp(min=_LEAST)  # images may be of one color
+        scale = (variances.clamp(min=0) + floor).rsqrt()
         whitening = (components * scale).T.to(images.dtype)
         self.filters.copy_(self._with_negatives(whitening, images.shape[1]))
         self.bias.copy_(-self.filters.flatten(1) @ patches.mean(dim=0))

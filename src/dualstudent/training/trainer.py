@@ -1,6 +1,7 @@
 """The trainer, which trains the students of a recipe step by step."""
 
 import dataclasses
+import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -27,7 +28,7 @@ from dualstudent.training.evaluation import Evaluator
 from dualstudent.training.state import TrainState
 
 _STEPS_BETWEEN_CHECKS = 50
-_IMAGES_TO_FIT = 1000  # enough for statistics of small patches
+_IMAGES_TO_FIT, _PIXELS_TO_FIT = 1000, 1_000_000  # enough for statistics of small patches
 
 
 class LossNotFinite(UserError):
@@ -331,7 +332,9 @@ def _fit_students(students: Sequence[Network], samples: Samples) -> None:
     """Show some training images to networks that depend on them, such as whitened ones."""
     if len(samples) == 0 or all(type(each).fit_to is Network.fit_to for each in students):
         return  # without samples, weights and all else are read from a model
-    indices = torch.linspace(0, len(samples) - 1, min(_IMAGES_TO_FIT, len(samples))).long()
+    most = max(1, _PIXELS_TO_FIT // math.prod(samples.shape[1:]))  # large photos fit into memory
+    count = min(_IMAGES_TO_FIT, most, len(samples))
+    indices = torch.linspace(0, len(samples) - 1, count).long()
     try:
         (images,) = samples.make_views(indices, [None])
     except BrokenSamples as error:
