@@ -1,0 +1,59 @@
+"""Tasks to choose defaults on: few labels, and validation images from the training part only."""
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps
+
+from dualstudent import PreparedData, Transforms, prepare_arrays
+from dualstudent.data.datasets import Images
+from dualstudent.data.paths import find_data_folder
+from dualstudent.data.sources.catalog import load
+
+# name → what it is loaded from, and its size in pixels if that is not the data set's own
+TASKS = {
+    "digits-8x8": ("digits-8x8", None),
+    "mnist-5k": ("mnist-5k", None),
+    "SVHN": ("svhn", None),
+    "CIFAR-10": ("cifar10", None),
+    "clothing, 32 px": ("clothing", 32),
+    "clothing, 64 px": ("clothing", 64),
+}
+MAY_BE_MIRRORED = {"CIFAR-10", "clothing, 32 px", "clothing, 64 px"}
+_MOST = 6_000  # unlabeled images
+_VALIDATION = 0.25  # share of the images, 2,000 at most
+
+
+def prepare_task(
+    task: str, per_class: int | None, seed: int, transforms: Transforms
+) -> PreparedData:
+    """Labels (None: all), unlabeled images, and validation images in the place of a test part."""
+    images, labels = _load(task)
+    order = np.random.default_rng(seed).permutation(len(labels))
+    held_out, rest = np.split(order, [min(2_000, int(_VALIDATION * len(order)))])
+    rest = rest[:_MOST]
+    known = np.full(len(rest), -1)
+    for label in range(labels.max() + 1):
+        chosen = np.flatnonzero(labels[rest] == label)[:per_class]
+        known[chosen] = label
+    return prepare_arrays(images[rest], known, (images[held_out], labels[held_out]))
+
+
+def _load(task: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Images (N, H, W, channels) and labels of the training part."""
+    name, size = TASKS[task]
+    if size is not None:
+        return _read_photos(find_data_folder() / name / "train", size)
+    found = load(name, "train", find_data_folder())
+    assert isinstance(found, Images)
+    return found.pixels.permute(0, 2, 3, 1).numpy(), found.labels.numpy()
+
+
+@cache
+def _read_photos(folder: Path, size: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    files = sorted(folder.glob("*/*"))
+    names = sorted({file.parent.name for file in files})
+    photos = [ImageOps.fit(Image.open(file).convert("RGB"), (size, size)) for file in files]
+    return np.stack(photos), np.array([names.index(file.parent.name) for file in files])
