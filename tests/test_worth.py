@@ -83,10 +83,12 @@ def test_the_opponent_differs_only_in_how_it_learns(tested: Run) -> None:
     ours, theirs = tested.read_recipe(), tested.labels_only.read_recipe()
     assert (theirs.method.name, theirs.method.model_dump()["view"]) == ("supervised", "strong")
     assert theirs.ema is not None
-    assert theirs.ema.decay == 0.5  # 10 steps: an average over the last few
-    assert theirs.model_copy(update={"method": ours.method, "ema": None}) == ours
+    assert theirs.ema.decay == pytest.approx(1 / 3)  # 5 steps: an average over the last few
+    assert (theirs.schedule.epochs, theirs.schedule.warmup_epochs) == (1, 0.25)  # half of each
+    same = {"method": ours.method, "schedule": ours.schedule, "ema": None}
+    assert theirs.model_copy(update=same) == ours
     assert tested.read_fingerprint() == tested.labels_only.read_fingerprint()
-    assert tested.labels_only.read_result()["steps"] == tested.read_result()["steps"] == 10
+    assert (tested.labels_only.read_result()["steps"], tested.read_result()["steps"]) == (5, 10)
 
 
 def test_the_gain_is_that_of_the_predictions(tested: Run, place: Path) -> None:

@@ -1,6 +1,7 @@
 """Was it worth it? The same network on the labels alone, and what unlabeled images gained."""
 
 import json
+import math
 import shlex
 import warnings
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from dualstudent.batch import count_epoch_steps
 from dualstudent.data.prepared import PreparedData
 from dualstudent.errors import escape_line
 from dualstudent.methods.supervised import SupervisedSettings
+from dualstudent.optimization.schedules import CosineSchedule
 from dualstudent.recipes.schema import EMASettings, Recipe
 from dualstudent.runs import draw_page, resume
 from dualstudent.signals import Interrupted
@@ -37,9 +39,9 @@ def can_measure(recipe: Recipe, data: PreparedData) -> bool:
 def make_opponent(recipe: Recipe, data: PreparedData) -> Recipe | None:
     """Make the recipe of an honest opponent, which learns from the labels alone.
 
-    It has the same network, data, views, batches, optimizer and number of steps, learns from
-    strong views, and evaluates an average of the weights over about the last tenth of the steps.
-    Like the other run, it is evaluated after its last step, when the learning rate has come down.
+    It has the same network, data, views and optimizer, and batches of the same size, which hold
+    labeled images only. It learns from strong views, for half as many steps, with a learning rate
+    that comes down to 0, and evaluates an average of the weights over about the last tenth.
 
     Returns:
         The recipe; None if all images have labels, if the recipe has stages, or if there is
@@ -52,12 +54,17 @@ def make_opponent(recipe: Recipe, data: PreparedData) -> Recipe | None:
         label_smoothing=recipe.method.label_smoothing,
         confidence_threshold=recipe.method.confidence_threshold,
     )
+    schedule = CosineSchedule(
+        epochs=math.ceil(recipe.epochs / 2),
+        warmup_epochs=recipe.schedule.warmup_epochs / 2,
+        warmup_from=recipe.schedule.warmup_from,
+    )
     batch = recipe.batch
-    steps = recipe.epochs * count_epoch_steps(
+    steps = schedule.epochs * count_epoch_steps(
         len(data.labeled), len(data.unlabeled), batch.size, batch.labeled
     )
     ema = recipe.ema or EMASettings(decay=min(0.999, steps / (steps + 10)))
-    return recipe.model_copy(update={"method": method, "ema": ema})
+    return recipe.model_copy(update={"method": method, "schedule": schedule, "ema": ema})
 
 
 def awaits_comparison(run: Run) -> bool:
