@@ -60,9 +60,8 @@ def make_opponent(recipe: Recipe, data: PreparedData) -> Recipe | None:
         warmup_from=recipe.schedule.warmup_from,
     )
     batch = recipe.batch
-    steps = schedule.epochs * count_epoch_steps(
-        len(data.labeled), len(data.unlabeled), batch.size, batch.labeled
-    )
+    per_epoch = count_epoch_steps(len(data.labeled), len(data.unlabeled), batch.size, batch.labeled)
+    steps = schedule.epochs * max(1, per_epoch)  # training refuses a batch that cannot be filled
     ema = recipe.ema or EMASettings(decay=min(0.999, steps / (steps + 10)))
     return recipe.model_copy(update={"method": method, "schedule": schedule, "ema": ema})
 

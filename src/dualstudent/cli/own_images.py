@@ -30,19 +30,9 @@ from dualstudent.worth import can_measure, learns_from_unlabeled, make_opponent
 
 
 @dataclass(frozen=True)
-class ChosenRecipe:
-    """A recipe that was chosen for own images.
-
-    Attributes:
-        recipe: the recipe.
-        opponent: that of the training on the labels alone; None if there is to be none.
-        reasons: key → why the recipe has its value.
-        data: the prepared images.
-        found: what the check of the images found.
-    """
-
+class _Chosen:
     recipe: Recipe
-    opponent: Recipe | None
+    opponent: Recipe | None  # that learns from the labels alone
     reasons: dict[str, str]
     data: PreparedData
     found: DataCheck
@@ -50,7 +40,7 @@ class ChosenRecipe:
 
 def choose_recipe(
     asked: Recipe, changes: Sequence[str], budget: float | None = None, baseline: bool = True
-) -> ChosenRecipe:
+) -> tuple[Recipe, PreparedData, Recipe | None]:
     """Choose a recipe that suits the images, print the reasons, and prepare the data.
 
     Args:
@@ -58,6 +48,9 @@ def choose_recipe(
         changes: ``"key=value"`` each; they are kept, and the other settings suit them.
         budget: seconds that the training may take; default: chosen as well.
         baseline: whether to train on the labels alone, too, if that can be compared.
+
+    Returns:
+        The recipe, the data, and the recipe for the labels alone, if there is to be one.
     """
     chosen = _choose(asked, asked.data.list_images(), changes, baseline)
     if budget is not None:
@@ -73,7 +66,7 @@ def choose_recipe(
     )
     if baseline and (line := _describe_baseline(chosen)):
         print_line(console, f"  {line}")
-    return chosen
+    return recipe, data, chosen.opponent
 
 
 def print_forecast(asked: Recipe, listing: Listing, changes: Sequence[str]) -> None:
@@ -108,9 +101,7 @@ def print_next_steps(run: Run) -> None:
     print_line(console, f"to see what to label next: dualstudent label {folder} -o labels.csv")
 
 
-def _fit_into(
-    budget: float, chosen: ChosenRecipe, asked: Recipe, changes: Sequence[str]
-) -> ChosenRecipe:
+def _fit_into(budget: float, chosen: _Chosen, asked: Recipe, changes: Sequence[str]) -> _Chosen:
     """Choose as many epochs as fit into ``budget`` seconds, with the training on labels alone."""
     epochs = fit_epochs(chosen.recipe, chosen.data, budget, chosen.opponent)
     recipe, _ = complete_recipe(asked, chosen.found, [*changes, f"schedule.epochs={epochs}"])
@@ -121,7 +112,7 @@ def _fit_into(
     return replace(chosen, recipe=recipe, opponent=opponent, reasons=reasons)
 
 
-def _describe_baseline(chosen: ChosenRecipe) -> str:
+def _describe_baseline(chosen: _Chosen) -> str:
     """How long the training on the labels alone takes, or why there is none; else nothing."""
     if chosen.opponent is not None:
         seconds = format_estimate(estimate_seconds(chosen.opponent, chosen.data))
@@ -136,9 +127,7 @@ def _describe_baseline(chosen: ChosenRecipe) -> str:
     return ""
 
 
-def _choose(
-    asked: Recipe, listing: Listing, changes: Sequence[str], baseline: bool
-) -> ChosenRecipe:
+def _choose(asked: Recipe, listing: Listing, changes: Sequence[str], baseline: bool) -> _Chosen:
     with show_progress(console, "files") as progress:
         measured = measure_images(listing, progress=progress.make_callback("measuring"))
     size, channels = choose_form(asked, *measured)
@@ -149,7 +138,7 @@ def _choose(
         images = _decode(listing, size, recipe.data.channels)
     data = _prepare(recipe, images)
     opponent = make_opponent(recipe, data) if baseline else None
-    return ChosenRecipe(recipe, opponent, reasons, data, found)
+    return _Chosen(recipe, opponent, reasons, data, found)
 
 
 def _decode(listing: Listing, size: int, channels: Channels) -> DecodedImages:

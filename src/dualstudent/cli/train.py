@@ -69,12 +69,11 @@ def train(
     requested, name = _read_request(recipe, data, target, changes)
     folder = out or Path("runs") / f"{name}-{requested.seed}"
     Run.check_free(folder)  # before reading the images, which may take long
-    opponent = None
-    if recipe is None:
-        found = choose_recipe(requested, changes, seconds, not no_baseline)
-        chosen, opponent, prepared = found.recipe, found.opponent, found.data
-    else:
-        chosen, prepared = _fit_into(seconds, requested, prepare_images(requested))
+    chosen, prepared, opponent = (
+        choose_recipe(requested, changes, seconds, not no_baseline)
+        if recipe is None
+        else (*_fit_into(seconds, requested, prepare_images(requested)), None)
+    )
     with show_progress(console) as progress:
         run = train_by(chosen, folder, progress.make_callback(folder.name), prepared, opponent)
         alone = progress.make_callback(f"{folder.name}, labels alone")
