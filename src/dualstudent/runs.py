@@ -21,6 +21,7 @@ def train(
     folder: Path | str,
     callbacks: Callback | Sequence[Callback] = (),
     data: PreparedData | None = None,
+    opponent: Recipe | None = None,
 ) -> Run:
     """Train a recipe into a new folder and write its report page.
 
@@ -30,6 +31,8 @@ def train(
         callbacks: receive the progress.
         data: training data to use instead of ``recipe.data``; pass them again to resume or
             evaluate the run. Data that were prepared from ``recipe.data`` are simply reused.
+        opponent: recipe of a run on the labels alone, which is begun in ``folder``, but not
+            trained; :func:`~dualstudent.worth.compare_with_labels` does that.
 
     Returns:
         The finished run.
@@ -48,7 +51,7 @@ def train(
     Run.check_free(folder)
     with start_followers(recipe, folder):
         trainer = Trainer(recipe, data)
-        run = Run.create(folder, trainer.recipe, trainer.data)
+        run = Run.create(folder, trainer.recipe, trainer.data, opponent)
         with run.lock():
             Recorder(trainer, run, callbacks).run_to_end()
     _draw_page(run, lambda: trainer)
@@ -73,7 +76,7 @@ def resume(
     """
     run = Run.open(Path(folder))
     if run.result.is_file():
-        _draw_page(run, lambda: load_trained(run, data))
+        _draw_page(run, lambda: load_trained(run.used, data))
         return run
     run.check_method()
     recipe = run.read_recipe()
@@ -105,9 +108,18 @@ def follow(recipe: Recipe, folder: Path) -> None:
 
 
 def _draw_page(run: Run, trained: Callable[[], Trainer]) -> None:
-    """Write the page of a finished run if it has none; a failure is only a warning."""
-    if run.page.exists():
-        return
+    """Write the page of a finished run if it has none."""
+    if not run.page.exists():
+        draw_page(run, trained)
+
+
+def draw_page(run: Run, trained: Callable[[], Trainer]) -> None:
+    """Write the page of a finished run; a failure is only a warning.
+
+    Args:
+        run: the run.
+        trained: makes the trainer of the run that is used.
+    """
     try:
         write_report([run], trained=[trained()])
     except Exception as error:

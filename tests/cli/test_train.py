@@ -77,18 +77,29 @@ def test_a_budget_is_a_number_of_epochs_in_the_recipe(tmp_path: Path, command: C
     assert [record["epoch"] for record in run.read_metrics()] == [1, 2]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("--budget", "17s", "--no-baseline"), "17 s here\n"),
+        (("--budget", "25s"), "25 s here, with the training on labels alone\n"),
+    ],
+)
 @pytest.mark.usefixtures("_half_a_second_each")
 def test_a_budget_for_own_images_chooses_the_other_settings_to_fit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
+    arguments: tuple[str, ...],
+    why: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: Command,
 ) -> None:
-    """120 unlabeled images in batches of 12: 10 steps, 5 s an epoch."""
+    """120 unlabeled images in batches of 12: 10 steps, 5 s an epoch, and half of that without."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DUALSTUDENT_CACHE", str(tmp_path / "cache"))
     write_digits(tmp_path / "images", labeled=4, unlabeled=120, test=10)
     batch = ("--set", "batch.size=16", "--set", "batch.labeled=4")
-    code, output, messages = command("train", "--data", "images", *batch, "--budget", "17s")
+    code, output, messages = command("train", "--data", "images", *batch, *arguments)
     assert code == 0, messages
-    assert "schedule.epochs = 3: as many as fit into 17 s here" in output
+    assert f"schedule.epochs = 3: as many as fit into {why}" in output
     schedule = Run.open(tmp_path / "runs" / "images-0").read_recipe().schedule
     assert (schedule.epochs, schedule.rampup_epochs, schedule.warmup_epochs) == (3, 0.75, 0.75)
 

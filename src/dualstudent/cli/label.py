@@ -34,5 +34,7 @@ def label(
         sheet = write_labels(opened, output, precision, progress.make_callback("labeling"))
     for unreadable in sheet.unreadable:
         print_message("skipped", "yellow", unreadable)
+    if opened.used != opened:
+        print_line(console, f"predicted by {opened.used.folder}, which was better on validation")
     for line in sheet.describe(output):
         print_line(console, line)

@@ -26,32 +26,35 @@ from dualstudent.recipes.schema import Recipe
 from dualstudent.report.format import format_estimate
 from dualstudent.training.forecast import estimate_seconds, fit_epochs
 from dualstudent.training.run import Run
+from dualstudent.worth import can_measure, learns_from_unlabeled, make_opponent
 
 
 @dataclass(frozen=True)
 class _Chosen:
     recipe: Recipe
+    opponent: Recipe | None  # that learns from the labels alone
     reasons: dict[str, str]
     data: PreparedData
     found: DataCheck
 
 
 def choose_recipe(
-    asked: Recipe, changes: Sequence[str], budget: float | None = None
-) -> tuple[Recipe, PreparedData]:
+    asked: Recipe, changes: Sequence[str], budget: float | None = None, baseline: bool = True
+) -> tuple[Recipe, PreparedData, Recipe | None]:
     """Choose a recipe that suits the images, print the reasons, and prepare the data.
 
     Args:
         asked: of :func:`~dualstudent.recipes.chooser.validate_request`, with the same changes.
         changes: ``"key=value"`` each; they are kept, and the other settings suit them.
         budget: seconds that the training may take; default: chosen as well.
+        baseline: whether to train on the labels alone, too, if that can be compared.
+
+    Returns:
+        The recipe, the data, and the recipe for the labels alone, if there is to be one.
     """
-    chosen = _choose(asked, asked.data.list_images(), changes)
+    chosen = _choose(asked, asked.data.list_images(), changes, baseline)
     if budget is not None:
-        epochs = fit_epochs(chosen.recipe, chosen.data, budget)
-        fitted = complete_recipe(asked, chosen.found, [*changes, f"schedule.epochs={epochs}"])
-        chosen = replace(chosen, recipe=fitted[0])
-        chosen.reasons["schedule.epochs"] = f"as many as fit into {format_estimate(budget)} here"
+        chosen = _fit_into(budget, chosen, asked, changes)
     recipe, data = chosen.recipe, chosen.data
     print_line(console, "the recipe chosen for these images; change anything by --set KEY=VALUE:")
     for key, reason in chosen.reasons.items():
@@ -61,14 +64,18 @@ def choose_recipe(
         f"  about {format_estimate(estimate_seconds(recipe, data))} on this machine, as busy "
         "as it is now; for a quick try --set schedule.epochs=3",
     )
-    return recipe, data
+    if baseline and (line := _describe_baseline(chosen)):
+        print_line(console, f"  {line}")
+    return recipe, data, chosen.opponent
 
 
 def print_forecast(asked: Recipe, listing: Listing, changes: Sequence[str]) -> None:
     """Print which recipe would be chosen, and how long training would take."""
-    chosen = _choose(asked, listing, changes)
+    chosen = _choose(asked, listing, changes, baseline=True)
     seconds = estimate_seconds(chosen.recipe, chosen.data)
     print_line(console, describe_forecast(chosen.recipe, chosen.found.images, seconds))
+    if line := _describe_baseline(chosen):
+        print_line(console, line)
     print_line(console, f"evaluation: {chosen.reasons['data.validation']}")
 
 
@@ -94,7 +101,33 @@ def print_next_steps(run: Run) -> None:
     print_line(console, f"to see what to label next: dualstudent label {folder} -o labels.csv")
 
 
-def _choose(asked: Recipe, listing: Listing, changes: Sequence[str]) -> _Chosen:
+def _fit_into(budget: float, chosen: _Chosen, asked: Recipe, changes: Sequence[str]) -> _Chosen:
+    """Choose as many epochs as fit into ``budget`` seconds, with the training on labels alone."""
+    epochs = fit_epochs(chosen.recipe, chosen.data, budget, chosen.opponent)
+    recipe, _ = complete_recipe(asked, chosen.found, [*changes, f"schedule.epochs={epochs}"])
+    opponent = make_opponent(recipe, chosen.data) if chosen.opponent else None
+    together = ", with the training on labels alone" if opponent else ""
+    why = f"as many as fit into {format_estimate(budget)} here{together}"
+    reasons = chosen.reasons | {"schedule.epochs": why}
+    return replace(chosen, recipe=recipe, opponent=opponent, reasons=reasons)
+
+
+def _describe_baseline(chosen: _Chosen) -> str:
+    """How long the training on the labels alone takes, or why there is none; else nothing."""
+    if chosen.opponent is not None:
+        seconds = format_estimate(estimate_seconds(chosen.opponent, chosen.data))
+        return (
+            f"about {seconds} more on the labels alone, to measure what the unlabeled images gain; "
+            "train --no-baseline leaves it out"
+        )
+    recipe, data = chosen.recipe, chosen.data
+    if learns_from_unlabeled(recipe, data) and not can_measure(recipe, data):
+        missing = "test or validation" if recipe.data.target_path is None else "test"
+        return f"there are no {missing} images to measure by what the unlabeled images gain"
+    return ""
+
+
+def _choose(asked: Recipe, listing: Listing, changes: Sequence[str], baseline: bool) -> _Chosen:
     with show_progress(console, "files") as progress:
         measured = measure_images(listing, progress=progress.make_callback("measuring"))
     size, channels = choose_form(asked, *measured)
@@ -103,7 +136,9 @@ def _choose(asked: Recipe, listing: Listing, changes: Sequence[str]) -> _Chosen:
     recipe, reasons = complete_recipe(asked, found, changes)
     if recipe.data.channels != channels:  # gray images that are stored in color
         images = _decode(listing, size, recipe.data.channels)
-    return _Chosen(recipe, reasons, _prepare(recipe, images), found)
+    data = _prepare(recipe, images)
+    opponent = make_opponent(recipe, data) if baseline else None
+    return _Chosen(recipe, opponent, reasons, data, found)
 
 
 def _decode(listing: Listing, size: int, channels: Channels) -> DecodedImages:

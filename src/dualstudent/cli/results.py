@@ -56,15 +56,19 @@ def print_comparison(title: str, shown: "ComparisonTable", where: str) -> None:
 
 
 def describe_network(run: "Run", network: str) -> str:
-    """A network of a finished run and its error, such as "student1, 8.85 % test error"."""
-    figures = run.read_result()["networks"].get(network)
+    """The network that is used and its error, such as "student1, 8.85 % test error"."""
+    used = run.used
+    name = network if used == run else f"{network} of {used.folder}"
+    figures = used.read_result()["networks"].get(network)
     if figures is None:
-        return f"{network}, not evaluated"
-    return f"{network}, {format_percent(figures['error'])} {run.evaluated_part} error"
+        return f"{name}, not evaluated"
+    return f"{name}, {format_percent(figures['error'])} {run.evaluated_part} error"
 
 
 def print_result(run: "Run") -> None:
     """Print the result of a finished run and where its files are, and draw its curves."""
+    from dualstudent.training.gain import read_gain
+
     result = run.read_result()
     if result["error"] is None:
         print_line(console, "not evaluated: there is neither a test part nor a validation part")
@@ -78,6 +82,9 @@ def print_result(run: "Run") -> None:
     print_line(console, f"{format_duration(result['seconds'])}; files in {run.folder}{curves}")
     if run.page.is_file():
         print_line(console, f"report: {run.page}")
+    if gain := read_gain(result):
+        for sentence in gain.describe(run.labels_only.folder):
+            print_line(console, sentence)
 
 
 def _print_figures(run: "Run") -> None:

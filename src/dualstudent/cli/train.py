@@ -43,29 +43,41 @@ def train(
             "schedule.epochs before the first step.",
         ),
     ] = None,
+    no_baseline: Annotated[
+        bool,
+        typer.Option(
+            "--no-baseline",
+            help="With --data and no recipe: do not also train on the labels alone, to measure "
+            "what the unlabeled images gain.",
+        ),
+    ] = False,
 ) -> None:
     """Train by a recipe, for example [bold]dualstudent train demo --set data.labels=20[/bold].
 
-    Or on own images: [bold]dualstudent train --data FOLDER[/bold] checks them and chooses a recipe.
+    Or on own images: [bold]dualstudent train --data FOLDER[/bold] checks them, chooses a recipe,
+    and says what the unlabeled images gained over training on the labels alone.
     """
     from dualstudent.cli.own_images import choose_recipe, prepare_images, print_next_steps
     from dualstudent.cli.progress import show_progress
     from dualstudent.cli.results import print_result
     from dualstudent.runs import train as train_by
     from dualstudent.training.run import Run
+    from dualstudent.worth import compare_with_labels
 
     changes = set_ or []
     seconds = _read_budget(budget, changes)
     requested, name = _read_request(recipe, data, target, changes)
     folder = out or Path("runs") / f"{name}-{requested.seed}"
     Run.check_free(folder)  # before reading the images, which may take long
-    chosen, prepared = (
-        choose_recipe(requested, changes, seconds)
+    chosen, prepared, opponent = (
+        choose_recipe(requested, changes, seconds, not no_baseline)
         if recipe is None
-        else _fit_into(seconds, requested, prepare_images(requested))
+        else (*_fit_into(seconds, requested, prepare_images(requested)), None)
     )
     with show_progress(console) as progress:
-        run = train_by(chosen, folder, progress.make_callback(folder.name), prepared)
+        run = train_by(chosen, folder, progress.make_callback(folder.name), prepared, opponent)
+        alone = progress.make_callback(f"{folder.name}, labels alone")
+        compare_with_labels(run, alone, prepared)
     print_result(run)
     if chosen.data.path is not None:
         print_next_steps(run)

@@ -65,13 +65,14 @@ def export_run(
         raise UserError(f"there is no format {to!r}; use one of {', '.join(FORMATS)}")
     file_format = FORMATS[to]
     file_format.check_available()
-    trainer = load_trained(run, device=DeviceSettings(accelerator="cpu"))
-    _, notes = read_model(run)
-    student = _check_network(run, trainer.method, student or notes.exported)
+    used = run.used
+    trainer = load_trained(used, device=DeviceSettings(accelerator="cpu"))
+    _, notes = read_model(used)
+    student = _check_network(used, trainer.method, student or notes.exported)
     path = Path(path or run.folder / (student + file_format.suffix))
     check_free(path)  # before the slow part
     network = trainer.method.evaluated[student]
-    model = DeployedModel(_build_card(run, trainer, student, notes.classes))
+    model = DeployedModel(_build_card(used, trainer, student, notes.classes))
     model.network.load_state_dict(fold_state(network))
     seen = trainer.data.test if len(trainer.data.test) else trainer.data.train
     images, expected = _predict(network, seen)

@@ -33,20 +33,25 @@ def estimate_seconds(recipe: Recipe, data: PreparedData) -> float:
     return sum(_estimate_stage(stage, data) for stage in recipe.split_stages())
 
 
-def fit_epochs(recipe: Recipe, data: PreparedData, seconds: float) -> int:
+def fit_epochs(
+    recipe: Recipe, data: PreparedData, seconds: float, opponent: Recipe | None = None
+) -> int:
     """Find how many epochs of a recipe fit into ``seconds`` on this machine, by its own steps.
 
     Args:
         recipe: recipe of the run; its own number of epochs does not matter.
         data: data of the run.
         seconds: time for training and evaluation.
+        opponent: recipe of a run that has to fit into the same time; its length stays in
+            proportion.
 
     Raises:
         UserError: if not even one epoch fits, or the recipe has stages with their own lengths.
     """
     if recipe.stages:
         raise UserError("a budget is for recipes without stages; set the epochs of each stage")
-    each = estimate_seconds(recipe, data) / recipe.epochs
+    both = [recipe] if opponent is None else [recipe, opponent]
+    each = sum(estimate_seconds(one, data) for one in both) / recipe.epochs
     if each > seconds:
         raise UserError(
             f"a budget of {seconds:g} s is too short for one epoch, which takes about "

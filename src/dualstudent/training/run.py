@@ -84,24 +84,48 @@ class Run:
         """The report as an HTML page."""
         return self.folder / "report.html"
 
+    @property
+    def labels_only(self) -> "Run":
+        """A run on the labels alone to compare with, in the same folder; most runs have none."""
+        return Run(self.folder / "labels-only")
+
+    @property
+    def used(self) -> "Run":
+        """The run whose model is used: this one, or ``labels_only`` if that was chosen."""
+        gain = self.read_result().get("gain", {})
+        return self.labels_only if gain.get("labels_only_used") else self
+
     @classmethod
-    def create(cls, folder: Path, recipe: Recipe, data: PreparedData) -> "Run":
+    def create(
+        cls, folder: Path, recipe: Recipe, data: PreparedData, opponent: Recipe | None = None
+    ) -> "Run":
         """Create the folder of a new run, atomically.
+
+        Args:
+            folder: must not exist or be empty.
+            recipe: of the run.
+            data: of the run.
+            opponent: of the run ``labels_only`` on the same data, if there is to be one.
 
         Raises:
             UserError: if the folder exists and is not empty.
         """
         cls.check_free(folder)
         partial = cls(folder.with_name(folder.name + ".partial"))
-        partial.folder.mkdir(parents=True, exist_ok=True)
-        partial.recipe.write_text(to_toml(recipe), "utf-8")
-        about = {"format": FORMAT, "data": data.fingerprint(), "versions": list_versions()}
-        partial.about.write_text(json.dumps(about, indent=1) + "\n")
-        if data.source is not None:
-            drawn = recipe.data.find_split_seed(recipe.seed)
-            write_manifest(partial.split, data.source, data.labeled, drawn)
+        partial._write_start(recipe, data)
+        if opponent is not None:
+            partial.labels_only._write_start(opponent, data)
         partial.folder.rename(folder)
         return cls(folder)
+
+    def _write_start(self, recipe: Recipe, data: PreparedData) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.recipe.write_text(to_toml(recipe), "utf-8")
+        about = {"format": FORMAT, "data": data.fingerprint(), "versions": list_versions()}
+        self.about.write_text(json.dumps(about, indent=1) + "\n")
+        if data.source is not None:
+            drawn = recipe.data.find_split_seed(recipe.seed)
+            write_manifest(self.split, data.source, data.labeled, drawn)
 
     @classmethod
     def check_free(cls, folder: Path) -> None:

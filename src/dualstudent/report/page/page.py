@@ -38,7 +38,7 @@ def write_report(
         path: of the page; an older page is replaced, any other file is not. Default, for one run
             only: ``report.html`` in its folder.
         data: for each run, the data passed to :func:`~dualstudent.train`, if any.
-        trained: the trainers of the runs, if still in memory; default: loaded from the runs.
+        trained: the trainers of the runs that are used, if still in memory; default: loaded.
 
     Returns:
         The path of the page.

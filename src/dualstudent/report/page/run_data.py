@@ -1,7 +1,7 @@
 """The data that the page shows about finished runs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -10,6 +10,7 @@ from dualstudent.data.prepared import PreparedData
 from dualstudent.errors import UserError, escape_line
 from dualstudent.recipes.schema import Recipe
 from dualstudent.report.page.evaluation import Evaluation, evaluate
+from dualstudent.training.gain import Gain, read_gain
 from dualstudent.training.inference import Predictions, predict
 from dualstudent.training.model import load_trained
 from dualstudent.training.run import Run
@@ -33,6 +34,7 @@ class RunData:
         classes: their names, each on one line.
         unreadable: number of images that could not be read, in training and test.
         evaluation: of the exported network; None if the run was not evaluated.
+        gain: what unlabeled images gained; None if it was not compared with the labels alone.
     """
 
     name: str
@@ -45,6 +47,7 @@ class RunData:
     classes: tuple[str, ...]
     unreadable: int
     evaluation: Evaluation | None
+    gain: Gain | None = None
 
     @property
     def figures(self) -> dict[str, Any]:
@@ -62,16 +65,16 @@ def collect_run_data(
     """Collect the data of finished runs, to be compared on one page.
 
     Args:
-        runs: at least one.
+        runs: at least one; if labels alone turned out better, the page shows that model.
         data: for each run, the data it was trained on from Python, if any.
-        trained: the trainers of the runs, if still in memory; default: loaded from the runs.
+        trained: the trainers of the runs that are used, if still in memory; default: loaded.
 
     Raises:
         UserError: if a run has not finished or is damaged, its data have changed or are missing,
             or two runs were evaluated on different samples.
     """
     for run in runs:  # before the slow part
-        _check_files(run)
+        _check_files(run.used)
     pictures = _PICTURES if len(runs) == 1 else _PICTURES_BESIDE_OTHERS
     found: list[RunData] = []
     tests: list[_TestSet] = []
@@ -79,11 +82,12 @@ def collect_run_data(
     for run, name, prepared, at_hand in zip(
         runs, _make_names(runs), data or nothing, trained or nothing, strict=True
     ):
-        trainer = at_hand or load_trained(run, prepared)
+        trainer = at_hand or load_trained(run.used, prepared)
         if len(runs) > 1:
             tests.append(_TestSet.describe(run, trainer.data))
             tests[0].check_same_as(tests[-1])
-        found.append(_collect(run, name, trainer, pictures))
+        shown = _collect(run.used, name, trainer, pictures)
+        found.append(replace(shown, gain=read_gain(run.read_result())))
     return found
 
 

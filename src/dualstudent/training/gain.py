@@ -1,0 +1,118 @@
+"""What unlabeled images gained: errors with them and from the labels alone, image by image."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from dualstudent.training.inference import Predictions, predict
+from dualstudent.training.trainer import Trainer
+
+_RESAMPLES, _SEED = 10_000, 0
+
+
+@dataclass(frozen=True)
+class Gain:
+    """The errors with unlabeled images and from the labels alone, in percent.
+
+    Attributes:
+        part: the images that both runs were evaluated on.
+        images: their number.
+        error: of the run that learned from unlabeled images, too.
+        labels_only_error: of the run that learned from the labels alone.
+        interval: the 95 % interval of ``points``, by resampling the images.
+        chosen_on: the part that chose the model to use; None if the images are test images.
+        labels_only_used: whether the model from the labels alone was chosen.
+    """
+
+    part: Literal["test", "validation"]
+    images: int
+    error: float
+    labels_only_error: float
+    interval: tuple[float, float]
+    chosen_on: Literal["validation"] | None
+    labels_only_used: bool
+
+    @property
+    def points(self) -> float:
+        """How much lower the error is with unlabeled images; negative if it is higher."""
+        return self.labels_only_error - self.error
+
+    def describe(self, labels_only: object = "labels-only") -> list[str]:
+        """Say in plain sentences what was gained, and if it was lost, which model is used.
+
+        Args:
+            labels_only: the folder of the run on the labels alone.
+        """
+        low, high = self.interval if self.points >= 0 else (-self.interval[1], -self.interval[0])
+        chance = "; this may be chance" if low <= 0 else ""
+        sentences = [
+            f"The unlabeled images {'gained' if self.points >= 0 else 'lost'} "
+            f"{abs(self.points):.1f} points (95 % interval {low:.1f} to {high:.1f}, from "
+            f"resampling {self.images:,} {self.part} images{chance}): {self.error:.2f} % error "
+            f"with them, {self.labels_only_error:.2f} % from the labels alone."
+        ]
+        if self.labels_only_used:
+            sentences.append(
+                "So predict, label, export and the report use the model from the labels alone, in "
+                f"{labels_only}; as these images chose it, its error may be too optimistic."
+            )
+        elif self.points < 0:
+            sentences.append(
+                "Test images must not choose the model, so the one that learned from all images "
+                f"is used; for the other one, give the commands {labels_only} as the run."
+            )
+        return sentences
+
+
+def read_gain(result: dict[str, Any]) -> Gain | None:
+    """Return the gain that the result of a run holds; None for a run without an opponent."""
+    return Gain(**result["gain"]) if "gain" in result else None
+
+
+def measure_gain(ours: Trainer, labels_only: Trainer) -> Gain:
+    """Compare a trained run with one on the labels alone, which has the same data.
+
+    Only validation images choose the model to use: that with the lower error. Test images never
+    do, because they would no longer tell how good the chosen model is.
+    """
+    errors, other_errors = _find_errors(ours), _find_errors(labels_only)
+    error, labels_only_error = 100 * errors.mean(), 100 * other_errors.mean()
+    may_choose = ours.recipe.data.evaluated_part == "validation"
+    return Gain(
+        "validation" if may_choose else "test",
+        len(errors),
+        float(error),
+        float(labels_only_error),
+        resample_mean(100 * (other_errors - errors)),
+        "validation" if may_choose else None,
+        bool(may_choose and labels_only_error < error),
+    )
+
+
+def resample_mean(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the 95 % bootstrap interval of the mean of ``values``, the same at every call.
+
+    It reaches from the 2.5 % to the 97.5 % quantile of the means of 10,000 resamples: n of the n
+    values each, drawn with replacement. Equal values are counted instead of drawn one by one.
+
+    Example:
+        >>> resample_mean(np.array([0.0, 0.0, 100.0, 0.0]))
+        (0.0, 75.0)
+    """
+    distinct, counts = np.unique(values, return_counts=True)
+    total = len(values)
+    drawn = np.random.default_rng(_SEED).multinomial(total, counts / total, _RESAMPLES)
+    low, high = np.quantile(drawn @ distinct / total, (0.025, 0.975))
+    return float(low), float(high)
+
+
+def _find_errors(trainer: Trainer) -> NDArray[np.float64]:
+    """(n,) in [0, 1], the share of the headline networks that are wrong about each test image."""
+    data, seed, device = trainer.data, trainer.recipe.seed, trainer.fabric.device
+    everything = torch.arange(len(data.test_labels))
+    found = Predictions.join(predict(trainer.method, data.test, everything, seed, device))
+    wrong = found.labels != data.test_labels.cpu()[found.indices, None]
+    return wrong.double().mean(dim=1).numpy()

@@ -1,0 +1,235 @@
+"""Was it worth it? Own images with their unlabeled ones, beside the labels alone."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from dualstudent import Predictor, Run, prepare, train
+from dualstudent import worth as worth_module
+from dualstudent.signals import Interrupted
+from dualstudent.training.gain import Gain, measure_gain, read_gain
+from dualstudent.training.inference import Predictions, predict
+from dualstudent.training.model import load_trained
+from dualstudent.training.trainer import LossNotFinite, Trainer
+from dualstudent.worth import compare_with_labels, make_opponent
+from tests.support.command import Command
+from tests.support.csv_rows import rows_of
+from tests.support.digit_files import write_digits
+from tests.support.html_page import Page
+from tests.support.runs import RaisesSignalAt, assert_equal_runs
+
+CHANGES = ("schedule.epochs=2", "batch.size=16", "batch.labeled=4", "network.widths=[4, 8]")
+QUICK = [word for change in CHANGES for word in ("--set", change)]  # 2 epochs of 5 steps
+pytestmark = pytest.mark.usefixtures("at_place")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("worth")
+
+
+def make_run(place: Path, command: Command, name: str, labeled: int, test: int) -> Run:
+    """A run by the recipe chosen for some digits; made once."""
+    folder = place / "runs" / f"{name}-0"
+    if not folder.exists():
+        write_digits(place / name, labeled, unlabeled=60, test=test)
+        code, output, messages = command("train", "--data", name, *QUICK)
+        assert code == 0, messages
+        (place / f"{name}.txt").write_text(output)
+    return Run.open(folder)
+
+
+@pytest.fixture
+def tested(place: Path, command: Command) -> Run:
+    return make_run(place, command, "tested", labeled=4, test=40)
+
+
+@pytest.fixture
+def validated(place: Path, command: Command) -> Run:
+    """Two of ten labels a class are held out."""
+    return make_run(place, command, "validated", labeled=10, test=0)
+
+
+@pytest.fixture
+def labels_used(validated: Run, tmp_path: Path) -> Run:
+    """The same after the validation part has chosen the labels alone."""
+    run = Run(Path(shutil.copytree(validated.folder, tmp_path / "chosen")))
+    result = run.read_result()
+    result["gain"] |= {"error": 50.0, "labels_only_error": 40.0, "labels_only_used": True}
+    run.result.write_text(json.dumps(result))
+    return run
+
+
+def predict_labels(trainer: Trainer) -> Tensor:
+    data, seed = trainer.data, trainer.recipe.seed
+    everything = torch.arange(len(data.test_labels))
+    found = Predictions.join(predict(trainer.method, data.test, everything, seed, "cpu"))
+    return found.labels[:, 0]
+
+
+def measure_with(truth: Tensor, *trainers: Trainer) -> Gain:
+    for trainer in trainers:
+        trainer.data = replace(trainer.data, test_labels=truth)
+    return measure_gain(*trainers)
+
+
+def test_the_opponent_differs_only_in_how_it_learns(tested: Run) -> None:
+    ours, theirs = tested.read_recipe(), tested.labels_only.read_recipe()
+    assert (theirs.method.name, theirs.method.model_dump()["view"]) == ("supervised", "strong")
+    assert theirs.ema is not None
+    assert theirs.ema.decay == pytest.approx(1 / 3)  # 5 steps: an average over the last few
+    assert (theirs.schedule.epochs, theirs.schedule.warmup_epochs) == (1, 0.25)  # half of each
+    same = {"method": ours.method, "schedule": ours.schedule, "ema": None}
+    assert theirs.model_copy(update=same) == ours
+    assert tested.read_fingerprint() == tested.labels_only.read_fingerprint()
+    assert (tested.labels_only.read_result()["steps"], tested.read_result()["steps"]) == (5, 10)
+
+
+def test_the_gain_is_that_of_the_predictions(tested: Run, place: Path) -> None:
+    wrong = []
+    for run in (tested, tested.labels_only):
+        found = Predictor(run).predict(sorted((place / "tested" / "test").glob("*/*")))
+        wrong.append(
+            [
+                100.0 * (Predictor(run).classes[p.argmax()] != path.parent.name)
+                for chunk in found
+                for path, p in zip(chunk.paths, chunk.probabilities, strict=True)
+            ]
+        )
+    gain = read_gain(tested.read_result())
+    assert gain is not None
+    assert (gain.part, gain.images) == ("test", 40)
+    ours, theirs = np.array(wrong)
+    assert (gain.error, gain.labels_only_error) == pytest.approx((ours.mean(), theirs.mean()))
+    assert gain.error == pytest.approx(tested.read_result()["error"])
+    drawn = np.random.default_rng(1).integers(40, size=(20_000, 40))
+    expected = np.quantile((theirs - ours)[drawn].mean(axis=1), (0.025, 0.975))
+    assert gain.interval == pytest.approx(expected, abs=2.6)  # one image is 2.5 points
+
+
+def test_the_last_lines_and_the_page_say_it(tested: Run, place: Path) -> None:
+    gain = read_gain(tested.read_result())
+    assert gain is not None
+    output = (place / "tested.txt").read_text()
+    assert "more on the labels alone, to measure what the unlabeled images gain; " in output
+    for sentence in gain.describe(Path("runs/tested-0/labels-only")):
+        assert f"\n{sentence}\n" in output
+    page = Page(tested.page.read_text("utf-8"))
+    assert " ".join(gain.describe()) in page.texts["p"]
+
+
+def test_test_labels_never_choose_the_model(tested: Run) -> None:
+    """Not even if labels alone were right about every test image."""
+    ours, theirs = load_trained(tested), load_trained(tested.labels_only)
+    truth = predict_labels(theirs)
+    assert not torch.equal(truth, predict_labels(ours))
+    shuffled = [truth[torch.randperm(len(truth), generator=torch.manual_seed(s))] for s in (0, 1)]
+    gains = [measure_with(each, ours, theirs) for each in (truth, *shuffled)]
+    assert gains[0].labels_only_error == 0 < gains[0].error
+    assert {(gain.labels_only_used, gain.chosen_on) for gain in gains} == {(False, None)}
+
+
+def test_validation_labels_choose_the_model(validated: Run) -> None:
+    ours, theirs = load_trained(validated), load_trained(validated.labels_only)
+    for better, used in ((theirs, True), (ours, False)):
+        gain = measure_with(predict_labels(better), ours, theirs)
+        assert (gain.labels_only_used, gain.chosen_on) == (used, "validation")
+        assert (gain.part, gain.images) == ("validation", 20)
+
+
+def test_commands_use_the_model_that_was_chosen(
+    labels_used: Run, validated: Run, place: Path, tmp_path: Path, command: Command
+) -> None:
+    error = validated.labels_only.read_result()["error"]
+    by = f"student of {labels_used.labels_only.folder}, {error:.2f} % validation error"
+    images, files = place / "validated" / "1", ("chosen.csv", "alone.csv", "both.csv")
+    for run, file in zip((labels_used, validated.labels_only, validated), files, strict=True):
+        code, output, messages = command("predict", run.folder, images, "-o", tmp_path / file)
+        assert code == 0, messages
+        assert (by in output) == (run == labels_used)
+    chosen, alone, both = (rows_of(tmp_path / file) for file in files)
+    assert chosen == alone != both
+    code, output, messages = command("export", labels_used.folder, "--to", "safetensors")
+    assert code == 0, messages
+    assert f"{labels_used.folder}/student.safetensors: {by}" in output
+    code, output, messages = command("label", labels_used.folder, "-o", tmp_path / "labels.csv")
+    assert code == 0, messages
+    assert f"predicted by {labels_used.labels_only.folder}" in output
+    code, _, messages = command("report", labels_used.folder)
+    assert code == 0, messages
+    page = Page(labels_used.page.read_text("utf-8"))
+    assert any("supervised with whitened-cnn, from 80 labels alone" in p for p in page.texts["p"])
+    assert any("use the model from the labels alone" in p for p in page.texts["p"])
+
+
+@pytest.mark.parametrize("in_opponent", [False, True])
+def test_resume_continues_both_exactly(
+    in_opponent: bool, tested: Run, tmp_path: Path, command: Command
+) -> None:
+    recipes = tested.read_recipe(), tested.labels_only.read_recipe()
+    folder = tmp_path / "run"
+    if in_opponent:
+        run = train(recipes[0], folder, opponent=recipes[1])
+        with pytest.raises(Interrupted, match=f"step 3 on labels alone; .* resume {folder}$"):
+            compare_with_labels(run, RaisesSignalAt(3))
+        assert "gain" not in run.read_result()
+    else:
+        with pytest.raises(Interrupted, match=f"resume {folder}$"):
+            train(recipes[0], folder, RaisesSignalAt(3), opponent=recipes[1])
+    code, output, messages = command("resume", folder)
+    assert code == 0, messages
+    assert "finished already" not in output
+    assert "The unlabeled images " in output
+    run = Run.open(folder)
+    assert_equal_runs(run, tested)
+    assert_equal_runs(run.labels_only, tested.labels_only)
+    assert run.read_result()["gain"] == tested.read_result()["gain"]
+    assert "finished already" in command("resume", folder)[1]
+
+
+def test_there_is_no_opponent_without_something_to_compare(
+    tested: Run, place: Path, command: Command
+) -> None:
+    write_digits(place / "few", labeled=2, unlabeled=60, test=0)
+    write_digits(place / "full", labeled=4, unlabeled=0, test=20)
+    few, full = ("train", "--data", "few"), ("train", "--data", "full", "--set", "batch.labeled=16")
+    for words, says in (
+        (few, "no test or validation images to measure by what the unlabeled images gain"),
+        (full, ""),
+        (("train", "--data", "tested", "--no-baseline"), ""),
+        (("train", "--data", "tested", "--set", "method.name=supervised"), ""),
+    ):
+        folder = place / "alone" / str(len(list(place.glob("alone/*"))))
+        code, output, messages = command(*words[:1], *QUICK, *words[1:], "--out", folder)
+        assert code == 0, messages
+        assert (says or "report: ") in output
+        assert "labels alone" not in output
+        assert not Run.open(folder).labels_only.folder.exists()
+    recipe = tested.read_recipe()
+    data = prepare(recipe.data, recipe.seed, recipe.transforms, recipe.normalization)
+    of_source = recipe.data.model_copy(update={"target_path": place, "validation": 0.2})
+    assert make_opponent(recipe, data) is not None
+    assert make_opponent(recipe.model_copy(update={"data": of_source}), data) is None
+
+
+def test_an_opponent_that_diverges_costs_no_result(
+    tested: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run(Path(shutil.copytree(tested.folder, tmp_path / "run")))
+    result = run.read_result()
+    del result["gain"]
+    run.result.write_text(json.dumps(result))
+
+    def diverge(*_: object) -> None:
+        raise LossNotFinite("the loss is no longer finite")
+
+    monkeypatch.setattr(worth_module, "resume", diverge)
+    with pytest.warns(UserWarning, match="not compared with labels alone: the loss is no longer"):
+        compare_with_labels(run)
+    assert run.read_result() == result
