@@ -33,11 +33,11 @@ def test_separate_groups_are_told_apart_by_all(name: str) -> None:
 def test_only_semi_supervised_ones_learn_from_unlabeled_points() -> None:
     training, classes = make_rings(400, seed=0)
     test, truth = make_rings(200, seed=1)
-    labels = np.where(np.arange(400) < 2, classes, -1)
+    labels = np.where(np.arange(400) < 20, classes, -1)
     assert (predict("label spreading", training, labels, test) == truth).mean() > 0.95  # 1.0
-    alone = predict("logistic regression", training[:2], labels[:2], test)
+    alone = predict("logistic regression", training[:20], labels[:20], test)
     np.testing.assert_array_equal(predict("logistic regression", training, labels, test), alone)
-    assert (alone == truth).mean() < 0.9  # no line separates rings; 0.68
+    assert (alone == truth).mean() < 0.9  # no line separates rings; 0.53
 
 
 def test_images_are_pixels_between_0_and_1_with_the_labels_of_the_draw(

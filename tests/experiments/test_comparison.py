@@ -95,8 +95,8 @@ def test_the_ceiling_learns_from_all_labels_in_about_the_same_steps() -> None:
     assert (few.method.name, few.method.model_dump()["view"]) == ("supervised", "strong")
     data = prepare(few.data, few.seed)
     assert data.fully_labeled
-    # Unlabeled samples in batches of 64 − 16, against all in batches of 64.
-    steps = -(-(len(data.train) - 50) // 48), -(-len(data.train) // 64)
+    # Unlabeled samples in batches of 64 − 16, against all in whole batches of 64.
+    steps = -(-(len(data.train) - 50) // 48), len(data.train) // 64
     assert few.epochs == round(9 * steps[0] / steps[1]) > 9
     assert len(comparison.runs()) == 5  # both columns share the run with all labels
     assert not comparison.remarks[1:]  # nothing but that one seed has no spread

@@ -82,6 +82,7 @@ def make_ceiling(shared: Recipe) -> Row:
         "method.name=supervised",
         f"method.view={view}",
         "data.labels=all",
+        "data.foreign=0",
         f"batch.labeled={shared.batch.size}",
     )
     return Row(CEILING, "supervised", changes)
