@@ -7,12 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
 
-from dualstudent import UserError, compare
+from dualstudent import UserError, compare, prepare
 from tests.support.command import Command
 from tests.support.csv_rows import rows_of
 from tests.support.html_page import Page
-from tests.support.recipes import SMALL
+from tests.support.recipes import SMALL, small_recipe
 
 OPTIONS = ("--methods", "supervised,pi", "--seeds", "2", "--labels", "50,100")
 SHORT = (*SMALL, "schedule.epochs=1")
@@ -119,6 +121,48 @@ def test_the_page_is_whole_and_says_nothing_of_a_paper(compared: Path) -> None:
         assert word not in (compared / "table.md").read_text().casefold()
     for name in ("curves", "time"):
         assert (compared / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_baselines_and_ceiling_are_rows_of_the_table(
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    out = tmp_path / "out"
+    words = ["compare", "digits", "--methods", "supervised", "--seeds", "2", *CHANGES]
+    words += ["--baselines", "--ceiling", "--out", str(out)]
+    code, shown, messages = command(*words)
+    assert code == 0, messages
+    rows = rows_of(out / "table.csv")
+    baselines = ["logistic regression", "SVM", "label spreading", "self-training"]
+    assert [row["method"] for row in rows] == ["supervised", "all labels", *baselines]
+    assert [row["p_value"] for row in rows if row["method"] == "all labels"] == [""]
+    lines = [line for line in shown.splitlines() if line.startswith(("┃", "│"))]
+    assert {len(line) <= 80 for line in lines} == {True}
+    for row in rows:
+        (line,) = (line for line in lines if line.startswith(f"│ {row['method']} "))
+        assert f" {float(row['error']):.2f} ± " in line
+    runs = rows_of(out / "runs.csv")
+    assert len(runs) == 2 * len(rows)
+    for draw in (0, 1):
+        data = prepare(small_recipe().data, seed=draw)
+        pixels = data.train.read_pixels(data.labeled)
+        test = data.test.read_pixels(torch.arange(len(data.test)))
+        assert pixels is not None
+        assert test is not None
+        reference = LogisticRegression(max_iter=1000)
+        reference.fit(pixels.flatten(1) / 255, data.labels[data.labeled])
+        accuracy = reference.score(test.flatten(1) / 255, data.test_labels)
+        (found,) = (r for r in runs if (r["method"], r["seed"]) == (baselines[0], str(draw)))
+        assert float(found["error"]) == pytest.approx(100 * (1 - accuracy))
+    page = (out / "index.html").read_text("utf-8")
+    assert all(name in page for name in (*baselines, "all labels", "10,000 of the unlabeled"))
+
+    # What was measured is kept.
+    kept = out / "baselines" / "SVM-50-draw1.json"
+    kept.write_text(kept.read_text().replace('"steps": 0', '"steps": 12345'))
+    assert command(*words)[0] == 0
+    steps = [row["steps"] for row in rows_of(out / "runs.csv") if row["method"] == "SVM"]
+    assert steps == ["0", "12345"]
 
 
 def test_mistakes_are_one_line(command: Command, tmp_path: Path) -> None:

@@ -159,12 +159,77 @@ def test_the_folder_of_the_settings_is_used(tmp_path: Path) -> None:
         {"source": "mnist", "broken_share": 1.0},
         {"source": "mnist", "image_size": 0},
         {"source": "mnist", "images": 0},
+        {"source": "mnist", "imbalance": 0.5},
+        {"source": "mnist", "labels": 100, "foreign": 0.5},
+        {"source": "mnist", "classes": ["1", "2"], "foreign": 0.5},
+        {"path": "mine", "imbalance": 10.0},
+        {"path": "mine", "foreign": 0.5},
         {"source": "mnist", "lables": 100},
     ],
 )
 def test_wrong_settings_are_refused(settings: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         DataSettings.model_validate(settings)
+
+
+SIX = ("5", "6", "7", "8", "9", "0")  # the classes of the task; the others are foreign
+
+
+def test_foreign_images_replace_a_share_of_the_unlabeled_ones() -> None:
+    known = int(torch.isin(DIGITS.labels, torch.tensor([5, 6, 7, 8, 9, 0])).sum())
+    foreign = DIGITS.pixels[torch.isin(DIGITS.labels, torch.tensor([1, 2, 3, 4]))]
+    seen = {tuple(pixels.flatten().tolist()) for pixels in foreign}
+    plain = prepare(DataSettings(source="digits-8x8", classes=SIX, labels=60), seed=4)
+    before = set(plain.unlabeled.tolist())
+    assert len(before) == known - 60
+    for share in (0.25, 0.5):
+        settings = DataSettings(source="digits-8x8", classes=SIX, labels=60, foreign=share)
+        data = prepare(settings, seed=4)
+        added = round(share * (known - 60))
+        assert len(data.train) == len(data.labels) == known + added
+        assert len(data.unlabeled) == known - 60
+        assert torch.equal(data.labeled, plain.labeled)
+        assert torch.equal(data.labels[data.labeled], plain.labels[plain.labeled])
+        assert (data.labels[data.unlabeled] == -1).all()
+        assert data.unlabeled[-added:].tolist() == [*range(known, known + added)]
+        pixels = convert_image(data.train)[known:]
+        assert {tuple(each.flatten().tolist()) for each in pixels} <= seen
+        kept = data.unlabeled[:-added]
+        assert set(kept.tolist()) < before
+        assert data.source is not None
+        counts = data.source.labels[kept].bincount()
+        shares = (1 - share) * data.source.labels[plain.unlabeled].bincount()
+        assert (counts - shares).abs().max() <= 1  # of each class the same share
+        assert torch.equal(data.test_labels, plain.test_labels)
+        assert prepare(settings, seed=4).fingerprint() == data.fingerprint()
+        assert prepare(settings, seed=5).fingerprint() != data.fingerprint()
+
+
+def test_uneven_classes_leave_the_test_part_as_it_is(tmp_path: Path) -> None:
+    classes = ("3", "1", "2")
+    settings = DataSettings(source="digits-8x8", classes=classes, labels=21, imbalance=4)
+    data = prepare(settings, seed=0)
+    assert data.labels[data.labeled].bincount().tolist() == [12, 6, 3]
+    assert data.source is not None
+    sizes = data.source.labels.bincount().tolist()
+    assert sizes[1] == pytest.approx(sizes[0] / 2, abs=1)
+    assert sizes[2] == pytest.approx(sizes[0] / 4, abs=1)
+    assert sizes[0] == int((DIGITS.labels == 3).sum())  # the first named is the most frequent
+    assert len(data.unlabeled) == sum(sizes) - 21
+    even = prepare(settings.model_copy(update={"imbalance": 1.0}), seed=0)
+    assert torch.equal(data.test_labels, even.test_labels)
+    write_manifest(tmp_path / "split.json", data.source, data.labeled, seed=0)
+    split = settings.model_copy(update={"split": tmp_path / "split.json"})
+    assert torch.equal(prepare(split, seed=0).labels, data.labels)
+
+
+def test_more_foreign_images_than_there_are_is_refused() -> None:
+    nine = tuple("012345678")
+    with pytest.raises(UserError, match=r"data\.foreign = 0\.5 of .* smaller share"):
+        prepare(DataSettings(source="digits-8x8", classes=nine, labels=90, foreign=0.5), seed=0)
+    ten = tuple("0123456789")
+    with pytest.raises(UserError, match="train has 0;"):
+        prepare(DataSettings(source="digits-8x8", classes=ten, labels=90, foreign=0.5), seed=0)
 
 
 def test_a_share_of_the_labels() -> None:

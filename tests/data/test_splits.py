@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dualstudent.data.datasets import ImageFiles, Images
-from dualstudent.data.splits import choose_images, choose_labeled, read_manifest, write_manifest
+from dualstudent.data.splits import (
+    choose_images,
+    choose_labeled,
+    choose_share,
+    read_manifest,
+    write_manifest,
+)
 from dualstudent.errors import UserError
 
 CLASSES = ("cat", "dog", "owl", "bee")
@@ -175,3 +181,43 @@ def test_a_manifest_of_other_data_with_an_invalid_count_is_refused(tmp_path: Pat
 
     with pytest.raises(UserError, match=r"split\.json"):
         read_manifest(path, ANIMALS)
+
+
+def count_classes(indices: torch.Tensor) -> list[int]:
+    assert len(set(indices.tolist())) == len(indices)
+    return ANIMALS.labels[indices].bincount(minlength=4).tolist()
+
+
+def test_uneven_images_are_as_many_as_the_proportions_allow() -> None:
+    # 1 : 1/2 : 1/4 : 1/8, and there are 12 dogs.
+    assert count_classes(choose_images(ANIMALS, None, seed=0, imbalance=8)) == [24, 12, 6, 3]
+
+
+@pytest.mark.parametrize(
+    ("labels", "counts"),
+    [
+        (15, [8, 4, 2, 1]),
+        (16, [9, 4, 2, 1]),  # 8.53, 4.27, 2.13, 1.07
+        (8, [4, 2, 1, 1]),  # 4.27, 2.13, 1.07, 0.53
+        ("15%", [9, 4, 2, 1]),  # of 107, rounded down: 16
+    ],
+)
+def test_uneven_labels_add_up_to_their_number(labels: int | str, counts: list[int]) -> None:
+    chosen = choose_labeled(ANIMALS, labels, seed=1, imbalance=8)
+    assert count_classes(chosen) == counts
+    assert torch.equal(chosen, choose_labeled(ANIMALS, labels, seed=1, imbalance=8))
+    assert not torch.equal(chosen, choose_labeled(ANIMALS, labels, seed=2, imbalance=8))
+
+
+def test_uneven_labels_that_leave_a_class_without_any_are_refused() -> None:
+    with pytest.raises(UserError, match=r"labels = 5 with data\.imbalance = 8 .* class 'bee'"):
+        choose_labeled(ANIMALS, 5, seed=0, imbalance=8)
+
+
+@given(count=st.integers(0, sum(SIZES)), seed=st.integers(0, 2**63 - 1))
+def test_a_share_of_all_samples_is_one_of_each_class(count: int, seed: int) -> None:
+    chosen = choose_share(ANIMALS.labels, count, seed)
+    assert len(chosen) == count
+    for found, size in zip(count_classes(chosen), SIZES, strict=True):
+        assert abs(found - size * count / sum(SIZES)) <= 1
+    assert set(choose_share(ANIMALS.labels, count // 2, seed).tolist()) <= set(chosen.tolist())

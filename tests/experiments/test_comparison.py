@@ -65,11 +65,53 @@ def test_settings_of_a_method_go_to_those_that_have_them() -> None:
     assert remark.startswith(f"{change} is set for dual-student;")
 
 
+def test_a_row_may_have_settings_of_its_own_and_then_a_folder_of_its_own() -> None:
+    rows = ("dual-student", "dual-student:stabilization_weight=7:label_smoothing=0.1", "supervised")
+    shared = "method.label_smoothing=0.2"
+    request = dataclasses.replace(
+        REQUEST, methods=rows, labels=(50,), seeds=1, changes=(*SMALL, shared)
+    )
+    comparison = plan_comparison(request)
+    recipes = [comparison.recipes[Cell(row, "50 labels")].method.model_dump() for row in rows]
+    assert [method["label_smoothing"] for method in recipes] == [0.2, 0.1, 0.2]
+    assert [m["stabilization_weight"] for m in recipes[:2]] == [100, 7]
+    assert list(comparison.runs()) == [
+        "dual-student-50-draw0-state0",
+        "dual-student,stabilization_weight=7,label_smoothing=0.1-50-draw0-state0",
+        "supervised-50-draw0-state0",
+    ]
+    strange = plan_comparison(dataclasses.replace(request, methods=("supervised:view='weak'",)))
+    assert list(strange.runs()) == ["supervised,view=%27weak%27-50-draw0-state0"]
+
+
+def test_the_ceiling_learns_from_all_labels_in_about_the_same_steps() -> None:
+    strong = "transforms.strong.translate=2"
+    request = dataclasses.replace(
+        REQUEST, seeds=1, ceiling=True, changes=(*SMALL, "schedule.epochs=9", strong)
+    )
+    comparison = plan_comparison(request)
+    few, more = (comparison.recipes[Cell("all labels", f"{n} labels")] for n in (50, 100))
+    assert few == more
+    assert (few.method.name, few.method.model_dump()["view"]) == ("supervised", "strong")
+    data = prepare(few.data, few.seed)
+    assert data.fully_labeled
+    # Unlabeled samples in batches of 64 − 16, against all in whole batches of 64.
+    steps = -(-(len(data.train) - 50) // 48), len(data.train) // 64
+    assert few.epochs == round(9 * steps[0] / steps[1]) > 9
+    assert len(comparison.runs()) == 5  # both columns share the run with all labels
+    assert not comparison.remarks[1:]  # nothing but that one seed has no spread
+    weak = plan_comparison(dataclasses.replace(request, changes=SMALL))
+    assert weak.recipes[Cell("all labels", "50 labels")].method.model_dump()["view"] == "weak"
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"methods": ("dual-studnet",)}, r"'dual-studnet'; did you mean 'dual-student'"),
         ({"methods": ()}, "--methods"),
+        ({"methods": ("pi:fast",)}, "pi:fast: write settings of a method as METHOD:key=value"),
+        ({"methods": ("pi:name=vat",)}, "METHOD:key=value"),
+        ({"methods": ("supervised:veiw=weak",)}, "did you mean 'method.view'"),
         ({"recipe": None}, "recipe .*or --data"),
         ({"data": Path("digits")}, "either a recipe"),
         ({"seeds": 0}, "--seeds 0"),
@@ -175,6 +217,8 @@ def test_own_images_get_a_chosen_recipe_and_hidden_labels(tmp_path: Path) -> Non
         assert (len(data.labeled), len(data.unlabeled)) == (labeled, unlabeled)
     dual_student = recipes[Cell("dual-student", "60 labels")].method.model_dump()
     assert dual_student["stabilization_weight"] == 100  # the chooser's
+    with pytest.raises(UserError, match="--ceiling needs the labels of all training images"):
+        plan_comparison(dataclasses.replace(request, ceiling=True))
     with pytest.raises(UserError, match=r"7 labels .* has 6"):
         plan_comparison(dataclasses.replace(request, labels=(70,)))
 

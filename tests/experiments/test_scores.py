@@ -9,7 +9,7 @@ import scipy.stats
 from dualstudent import Run
 from dualstudent.experiments.figures.comparison import draw_comparison
 from dualstudent.experiments.schema import Cell
-from dualstudent.experiments.scores import compute_scores
+from dualstudent.experiments.scores import Score, compute_scores
 from tests.support.made_runs import drawn_lines, line, made_run, network
 
 ERRORS = {
@@ -58,6 +58,25 @@ def test_differences_are_to_the_best_and_paired_by_the_draws(
     assert corrected == pytest.approx(min(1, 4 * raw[smallest]))  # of all four in the table
     largest = found[max(raw, key=raw.__getitem__)]
     assert largest.p_value == max(s.p_value for s in found.values() if s.p_value is not None)
+
+
+def test_a_reference_is_never_the_best_and_not_counted(runs: dict[Cell, list[Run]]) -> None:
+    others = [Score(Cell("d", "few"), [[50.0], [60.0], [70.0], [80.0]], seconds=1, steps=0)]
+    found = {score.cell: score for score in compute_scores(runs, 1, others, references={"b"})}
+    best = ERRORS[Cell("c", "few")]  # although b is lower
+    assert found[Cell("c", "few")].difference is None
+    ceiling = found[Cell("b", "few")]
+    assert ceiling.difference is not None
+    assert ceiling.difference.mean == pytest.approx(np.mean(ERRORS[Cell("b", "few")]) - 17.25)
+    assert ceiling.p_value is None
+    added = found[Cell("d", "few")].difference
+    assert added is not None
+    expected = scipy.stats.ttest_rel([50.0, 60.0, 70.0, 80.0], best)
+    assert added.p_value == pytest.approx(expected.pvalue)
+    judged = [score.p_value for score in found.values() if score.p_value is not None]
+    assert len(judged) == 3  # a and d with few labels, c with many
+    raw = [s.difference.p_value for s in found.values() if s.p_value is not None and s.difference]
+    assert min(judged) == pytest.approx(3 * min(p for p in raw if p is not None))
 
 
 def test_what_one_draw_or_one_state_cannot_tell(runs: dict[Cell, list[Run]]) -> None:

@@ -1,18 +1,26 @@
 """``dualstudent compare``: methods side by side, on the same labels."""
 
+from collections.abc import Sequence
 from enum import StrEnum
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
 from dualstudent.cli.arguments import Changes
 from dualstudent.cli.console import console, print_line
-from dualstudent.cli.results import print_comparison
+from dualstudent.cli.results import print_notes
 from dualstudent.report.format import format_count
 
 if TYPE_CHECKING:
     from dualstudent.experiments.comparison import ComparisonRequest
+
+
+_SHOWN = 6  # columns of the table: labels, method, error, difference, interval, p
 
 
 class Equal(StrEnum):
@@ -27,7 +35,11 @@ def compare(
         str | None, typer.Argument(help="Name of a recipe, or path of a .toml file.")
     ] = None,
     methods: Annotated[
-        str, typer.Option(metavar="A,B,…", help="Methods; 'dualstudent methods' lists them.")
+        str,
+        typer.Option(
+            metavar="A,B,…",
+            help="Methods; 'dualstudent methods' lists them. A:KEY=VALUE changes settings of one.",
+        ),
     ] = "",
     seeds: Annotated[
         int, typer.Option(help="Draws of labels, the same for all methods; 5 or more, if you can.")
@@ -47,6 +59,12 @@ def compare(
     equal: Annotated[
         Equal, typer.Option(help="The same steps for all, or about the time of the first method.")
     ] = Equal.steps,
+    baselines: Annotated[
+        bool, typer.Option("--baselines", help="Add classifiers of scikit-learn; seconds each.")
+    ] = False,
+    ceiling: Annotated[
+        bool, typer.Option("--ceiling", help="Add supervised learning from all labels.")
+    ] = False,
     set_: Changes = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the results; default: runs/compare/NAME.")
@@ -70,6 +88,8 @@ def compare(
             equal.value,
             tuple(set_ or ()),
             out,
+            baselines,
+            ceiling,
         )
     )
 
@@ -91,4 +111,19 @@ def _run(request: "ComparisonRequest") -> None:
         print_line(console, remark)
     with show_progress(console, unit="epochs") as progress:
         made = run_comparison(comparison, progress.make_callback("comparing"))
-    print_comparison(request.name, made.table, f"Page: {made.folder / 'index.html'}")
+    for labels, rows in groupby(made.table.rows, key=itemgetter(0)):
+        console.print(_build_table(f"{request.name}, {labels}", made.table.columns, list(rows)))
+    print_notes(made.table, f"Page: {made.folder / 'index.html'}")
+
+
+def _build_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """A table that fits into 80 columns: errors and differences; the page has the rest."""
+    table = Table(title=Text(title), title_justify="left")
+    table.add_column("method", overflow="fold")
+    for number in range(2, _SHOWN):
+        # Headings may wrap, numbers may not: a long name of a method does.
+        words = [*columns[number].split(), *(row[number] for row in rows)]
+        table.add_column(columns[number], width=max(map(len, words)))
+    for row in rows:
+        table.add_row(*map(Text, row[1:_SHOWN]))  # a name may look like markup
+    return table

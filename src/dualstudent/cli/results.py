@@ -51,6 +51,11 @@ def print_comparison(title: str, shown: "ComparisonTable", where: str) -> None:
     for row in shown.rows:
         table.add_row(*map(Text, row))  # a name may look like markup
     console.print(table)
+    print_notes(shown, where)
+
+
+def print_notes(shown: "ComparisonTable", where: str) -> None:
+    """Print what the table of an experiment says, and where its files are."""
     for sentence in (*shown.order, *shown.notes, where):
         print_line(console, sentence)
 

@@ -21,7 +21,13 @@ from dualstudent.data.paths import find_data_folder
 from dualstudent.data.prepared import Origin, PreparedData
 from dualstudent.data.samples import ImageSamples, Samples
 from dualstudent.data.sources.catalog import SOURCES, DataSetName, load
-from dualstudent.data.splits import choose_images, choose_labeled, parse_share, read_manifest
+from dualstudent.data.splits import (
+    choose_images,
+    choose_labeled,
+    choose_share,
+    parse_share,
+    read_manifest,
+)
 from dualstudent.data.transforms.normalization import Normalization
 from dualstudent.data.transforms.policy import Transforms
 from dualstudent.errors import UserError
@@ -31,7 +37,10 @@ from dualstudent.settings import Settings
 OWN_IMAGE_SIZE = 32  # default size of own images in pixels a side
 
 # Keys that only published data sets have, and keys that only own images have.
-OF_PUBLISHED = ("source", "target", "images", "classes", "split", "folder", "workers")
+OF_PUBLISHED = (
+    *("source", "target", "images", "classes", "foreign", "imbalance"),
+    *("split", "folder", "workers"),
+)
 _OF_OWN = (
     "target_path",
     "unlabeled",
@@ -71,6 +80,19 @@ class DataSettings(Settings):
     )
     classes: Annotated[tuple[str, ...], Field(min_length=2)] | None = Field(
         None, strict=False, description="names of the classes to use, in order; default: all"
+    )
+    foreign: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="share of the unlabeled images that are replaced by images of the classes that "
+        "classes leaves out; no label and no test image is of them",
+    )
+    imbalance: float = Field(
+        1.0,
+        ge=1,
+        description="how many times as many training images and labels the first class has as the "
+        "last; those between form a geometric series, and the test part stays as it is",
     )
     split: Path | None = Field(
         None, strict=False, description="a split.json to repeat instead of drawing one"
@@ -139,6 +161,11 @@ class DataSettings(Settings):
         for key in wrong:
             if getattr(self, key) != type(self).model_fields[key].default:
                 raise ValueError(f"{key} {why}")
+        if self.foreign and (self.classes is None or self.labels == "all" or self.target):
+            raise ValueError(
+                "foreign replaces unlabeled images by those of other classes: name the classes to "
+                "use, set labels to less than all, and leave target out"
+            )
         if self.target_path is not None and self.labels != "all":
             raise ValueError("labels does not go with target_path, which uses all of the source")
         return self
@@ -226,15 +253,16 @@ def _prepare_published(
             "another data set to adapt to, or none"
         )
     source = _load(settings, name, "train")
-    if settings.images is not None:
-        source = source.select(choose_images(source, settings.images, seed))
+    if settings.images is not None or settings.imbalance > 1:
+        source = source.select(choose_images(source, settings.images, seed, settings.imbalance))
     target = None
     if settings.target is not None:
         target = _load(settings, settings.target, "train")
         _check_same_task(source, target)
     test = _load(settings, settings.target or name, "test")
-    parts = [source] if target is None else [source, target]
     labeled = _choose_labeled(settings, source, seed)
+    foreign = _choose_foreign(settings, name, len(source) - len(labeled), seed)
+    parts = [part for part in (source, target, foreign) if part is not None]
     labels = torch.full((sum(map(len, parts)),), -1)
     labels[labeled] = source.labels[labeled]
     builder = _SampleBuilder(
@@ -249,7 +277,7 @@ def _prepare_published(
         builder.build(parts),
         labels,
         labeled,
-        _find_unlabeled(labels, labeled, None if target is None else len(source)),
+        _find_unlabeled(settings, source, labels, labeled, seed),
         builder.build([test]),
         test.labels,
         source,
@@ -299,11 +327,11 @@ def _choose_labeled(settings: DataSettings, source: DataSet, seed: int) -> Tenso
     if settings.split is None:
         if settings.labels == "all":
             return torch.arange(len(source))
-        return choose_labeled(source, settings.labels, seed)
+        return choose_labeled(source, settings.labels, seed, imbalance=settings.imbalance)
     labeled = read_manifest(settings.split, source)
     asked = settings.labels
     if isinstance(asked, str) and asked != "all":
-        asked = len(choose_labeled(source, asked, seed))
+        asked = len(choose_labeled(source, asked, seed, imbalance=settings.imbalance))
     if asked not in ("all", len(labeled)):
         raise UserError(
             f"data.labels = {settings.labels}, but data.split = {settings.split} has "
@@ -312,14 +340,46 @@ def _choose_labeled(settings: DataSettings, source: DataSet, seed: int) -> Tenso
     return labeled
 
 
-def _find_unlabeled(labels: Tensor, labeled: Tensor, target: int | None) -> Tensor:
-    """Return the indices of the target from ``target`` on; without a target, of unlabeled samples.
+def _choose_foreign(
+    settings: DataSettings, name: DataSetName, unlabeled: int, seed: int
+) -> Images | None:
+    """Choose the images of other classes that replace a share of the unlabeled images."""
+    if not settings.foreign:
+        return None
+    assert settings.classes is not None
+    everything = load(name, "train", find_data_folder(settings.folder))
+    if not isinstance(everything, Images):
+        raise UserError(f"data.foreign: {everything.name} is not in memory; leave it out")
+    others = [each for each in everything.classes if each not in settings.classes]
+    count = round(settings.foreign * unlabeled)
+    pool = everything.select_classes(others) if others else None
+    if pool is None or len(pool) < count:
+        raise UserError(
+            f"data.foreign = {settings.foreign} of {unlabeled:,} unlabeled images asks for "
+            f"{count:,} of other classes than data.classes, but {everything.name} has "
+            f"{0 if pool is None else len(pool):,}; use a smaller share, or fewer data.images"
+        )
+    return pool.select(choose_share(pool.labels, count, seed))
 
-    If all samples are labeled, return all.
+
+def _find_unlabeled(
+    settings: DataSettings, source: DataSet, labels: Tensor, labeled: Tensor, seed: int
+) -> Tensor:
+    """Return the indices of the target; without a target, of unlabeled samples.
+
+    If all samples are labeled, return all. The foreign samples follow those of the source, of
+    which as many are left out.
     """
-    if target is not None:
-        return torch.arange(target, len(labels))
-    return (labels < 0).nonzero().squeeze(1) if len(labeled) < len(labels) else labeled
+    if settings.target is not None:
+        return torch.arange(len(source), len(labels))
+    if len(labeled) == len(labels):
+        return labeled
+    unlabeled = (labels < 0).nonzero().squeeze(1)
+    if not settings.foreign:
+        return unlabeled
+    own, foreign = unlabeled[unlabeled < len(source)], unlabeled[unlabeled >= len(source)]
+    kept = choose_share(source.labels[own], len(own) - len(foreign), seed)
+    return torch.cat([own[kept], foreign])
 
 
 def _check_same_task(source: DataSet, target: DataSet) -> None:

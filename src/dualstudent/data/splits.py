@@ -16,9 +16,13 @@ from dualstudent.generators import make_generator
 
 
 def choose_labeled(
-    data: Labels, labels: int | str, seed: int, available: Tensor | None = None
+    data: Labels,
+    labels: int | str,
+    seed: int,
+    available: Tensor | None = None,
+    imbalance: float = 1.0,
 ) -> Tensor:
-    """Choose samples to label, equally many of each class.
+    """Choose samples to label, equally many of each class unless ``imbalance`` is above 1.
 
     A number must be a multiple of the number of classes. A share such as ``"10%"`` of all N
     samples is ⌊N · share / C⌋ of each of the C classes, or a whole class if it has fewer: 10 % of
@@ -29,6 +33,8 @@ def choose_labeled(
         labels: number or share of samples.
         seed: seed of the choice.
         available: (n,) int64, indices of the samples to choose from; default: all.
+        imbalance: how many times as many the first class has as the last, see
+            :func:`choose_images`.
 
     Returns:
         Their indices, sorted.
@@ -36,7 +42,7 @@ def choose_labeled(
     Raises:
         UserError: if the number cannot be balanced, or a class is too small.
     """
-    return _choose_balanced(data, labels, seed, "labels", available)
+    return _choose_by_class(data, labels, seed, "labels", available, imbalance)
 
 
 def count_labeled(labels: int | str, samples: int, classes: int) -> int:
@@ -56,22 +62,62 @@ def count_labeled(labels: int | str, samples: int, classes: int) -> int:
     return samples if labels == "all" else int(samples * parse_share(labels) / classes) * classes
 
 
-def choose_images(data: DataSet, count: int, seed: int) -> Tensor:
-    """Choose ``count`` samples to use at all, equally many of each class.
+def choose_images(data: DataSet, count: int | None, seed: int, imbalance: float = 1.0) -> Tensor:
+    """Choose samples to use at all: equally many of each class unless ``imbalance`` is above 1.
 
-    It is independent of the choice of labels. Returns sorted indices.
+    Then the numbers of the C classes are proportional to imbalance^(−c / (C − 1)), c = 0 … C − 1,
+    and rounded so that their sum is ``count``. It is independent of the choice of labels. Returns
+    sorted indices.
 
     Args:
         data: the data set to choose from.
-        count: number of samples, a multiple of the number of classes.
+        count: number of samples, a multiple of the number of classes if they are balanced; default:
+            as many as there are in these proportions.
         seed: seed of the choice.
+        imbalance: how many times as many samples the first class has as the last.
 
     Example:
         >>> from dualstudent import load_mnist_5k
-        >>> choose_images(load_mnist_5k("train"), count=500, seed=0).shape
+        >>> digits = load_mnist_5k("train")
+        >>> choose_images(digits, count=500, seed=0).shape
         torch.Size([500])
+        >>> uneven = choose_images(digits, count=None, seed=0, imbalance=10)
+        >>> digits.labels[uneven].bincount().tolist()
+        [400, 309, 240, 185, 144, 111, 86, 67, 52, 40]
     """
-    return _choose_balanced(data, count, seed, "images")
+    if count is None:
+        weights = _weigh_classes(len(data.classes), imbalance)
+        sizes = data.labels.bincount(minlength=len(weights)).tolist()
+        most = min(size / weight for size, weight in zip(sizes, weights, strict=True))
+        count = math.floor(most * sum(weights) + 1e-6)  # against errors of rounding
+    return _choose_by_class(data, count, seed, "images", imbalance=imbalance)
+
+
+def choose_share(labels: Tensor, count: int, seed: int) -> Tensor:
+    """Choose ``count`` samples, of each class its share of all, to within one sample.
+
+    Fewer samples of the same seed are always some of those of more.
+
+    Args:
+        labels: (N,) int64.
+        count: number of samples, at most N.
+        seed: seed of the choice.
+
+    Returns:
+        Their indices, sorted.
+
+    Example:
+        >>> labels = torch.tensor([0] * 8 + [1] * 4)
+        >>> labels[choose_share(labels, 6, seed=0)].bincount().tolist()
+        [4, 2]
+    """
+    shuffled = torch.randperm(len(labels), generator=make_generator(seed, "share"))
+    sizes = labels.bincount()
+    rank = torch.empty(len(labels), dtype=torch.float64)
+    for label, size in enumerate(sizes.tolist()):
+        members = shuffled[labels[shuffled] == label]
+        rank[members] = (torch.arange(size) + 0.5).double() / size
+    return rank.argsort(stable=True)[:count].sort().values
 
 
 def choose_held_out(data: Labels, share: float, seed: int, distinct: Tensor) -> Tensor:
@@ -120,16 +166,22 @@ def _shuffle_by_class(data: Labels, seed: int, what: str) -> tuple[Tensor, ...]:
     return torch.split(by_class, sizes)
 
 
-def _choose_balanced(
+def _choose_by_class(
     data: Labels,
     wanted: int | str,
     seed: int,
     what: Literal["labels", "images"],
     available: Tensor | None = None,
+    imbalance: float = 1.0,
 ) -> Tensor:
-    each = _count_per_class(data, wanted, what, len(data) if available is None else len(available))
+    samples = len(data) if available is None else len(available)
+    if imbalance == 1:
+        counts = [_count_per_class(data, wanted, what, samples)] * len(data.classes)
+    else:
+        counts = _count_uneven(data, wanted, what, samples, imbalance)
     chosen = []
-    for name, shuffled in zip(data.classes, _shuffle_by_class(data, seed, what), strict=True):
+    by_class = _shuffle_by_class(data, seed, what)
+    for name, each, shuffled in zip(data.classes, counts, by_class, strict=True):
         members = shuffled if available is None else shuffled[torch.isin(shuffled, available)]
         if len(members) < each and isinstance(wanted, int):
             raise UserError(
@@ -171,6 +223,29 @@ def _count_per_class(data: Labels, wanted: int | str, what: str, samples: int) -
             f"{data.name}; use a multiple of {classes}"
         )
     return each
+
+
+def _weigh_classes(classes: int, imbalance: float) -> list[float]:
+    return [float(imbalance ** (-label / (classes - 1))) for label in range(classes)]
+
+
+def _count_uneven(
+    data: Labels, wanted: int | str, what: str, samples: int, imbalance: float
+) -> list[int]:
+    """Numbers of the classes with the wanted sum: rounded down, the largest remainders up."""
+    total = wanted if isinstance(wanted, int) else math.floor(samples * parse_share(wanted))
+    weights = _weigh_classes(len(data.classes), imbalance)
+    exact = [total * weight / sum(weights) for weight in weights]
+    counts = [math.floor(number + 1e-9) for number in exact]
+    rest = sorted(range(len(counts)), key=lambda label: counts[label] - exact[label])
+    for label in rest[: total - sum(counts)]:
+        counts[label] += 1
+    if min(counts) == 0:
+        raise UserError(
+            f"data.{what} = {wanted} with data.imbalance = {imbalance:g} leaves none for class "
+            f"{data.classes[counts.index(0)]!r} of {data.name}; use more {what}, or less imbalance"
+        )
+    return counts
 
 
 def write_manifest(path: Path, data: Labels, labeled: Tensor, seed: int) -> None:

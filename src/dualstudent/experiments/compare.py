@@ -1,12 +1,14 @@
 """Comparing methods: runs what is missing, and writes table, figures and page."""
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from statistics import fmean
+from typing import TYPE_CHECKING
 
 from dualstudent.errors import UserError
+from dualstudent.experiments.baselines import Record, measure_baselines
 from dualstudent.experiments.comparison import (
     Comparison,
     ComparisonRequest,
@@ -21,7 +23,9 @@ from dualstudent.experiments.comparison_table import (
 from dualstudent.experiments.figures.comparison import draw_comparison
 from dualstudent.experiments.page import Heading, write_page
 from dualstudent.experiments.results import FinishedRuns, read_headline
-from dualstudent.experiments.scores import compute_scores
+from dualstudent.experiments.rows import CEILING
+from dualstudent.experiments.schema import Cell
+from dualstudent.experiments.scores import Score, compute_scores
 from dualstudent.experiments.table import ComparisonTable
 from dualstudent.grid import run_grid
 from dualstudent.parallel import Progress
@@ -46,7 +50,7 @@ class ComparedMethods:
 
     folder: Path
     table: ComparisonTable
-    records: list[dict[str, Any]]
+    records: list[Record]
 
 
 def compare(
@@ -61,6 +65,8 @@ def compare(
     changes: Sequence[str] = (),
     folder: str | Path | None = None,
     progress: Progress | None = None,
+    baselines: bool = False,
+    ceiling: bool = False,
 ) -> "DataFrame":
     """Compare methods on the same labels, over several draws of labels.
 
@@ -68,7 +74,8 @@ def compare(
     interruption, and finished runs are never repeated; methods, labels and seeds can be added.
 
     Args:
-        methods: names of the methods.
+        methods: names of the methods, or methods with settings of their own, such as
+            ``"fixmatch:pseudo_label_threshold=0.8"``.
         recipe: name or path of the recipe that all share; its section ``method`` holds for the
             method that it names, the others start from their own defaults.
         data: own images instead of a recipe, for which one is chosen: a folder or a table.
@@ -79,10 +86,12 @@ def compare(
         changes: ``"key=value"`` settings of every run; ``method.…`` where a method has it.
         folder: of the results; default: ``runs/compare/NAME``.
         progress: is told how many epochs of all runs are done.
+        baselines: also measure classifiers of scikit-learn, on the same labels and test images.
+        ceiling: also train on all labels, as a reference ("all labels"), if they are known.
 
     Returns:
         One row per run: method, labels, split_seed (of the labels), seed (of all else), error in
-        percent, seconds, steps, epochs and run (its folder).
+        percent, seconds, steps, epochs (both 0 for baselines) and run (its folder or file).
 
     Raises:
         UserError: if something does not fit together; nothing has been trained.
@@ -108,6 +117,8 @@ def compare(
         equal,
         tuple(changes),
         None if folder is None else Path(folder),
+        baselines,
+        ceiling,
     )
     return DataFrame(run_comparison(plan_comparison(request), progress).records)
 
@@ -125,6 +136,7 @@ def run_comparison(comparison: Comparison, progress: Progress | None = None) -> 
     request = comparison.request
     comparison.save()
     try:
+        baselines = measure_baselines(comparison) if request.baselines else {}
         run_grid(comparison.runs(), request.runs_folder, progress)
     except Interrupted as stop:
         raise Interrupted(stop.number, stop.done, request.command) from stop
@@ -132,15 +144,21 @@ def run_comparison(comparison: Comparison, progress: Progress | None = None) -> 
         cell: [Run(request.runs_folder / name) for name in comparison.runs_of(cell)]
         for cell in comparison.recipes
     }
-    table = _write_results(comparison, runs)
-    records = [_make_record(run) for of_cell in runs.values() for run in of_cell]
+    table = _write_results(comparison, runs, baselines)
+    # All columns share the runs with all labels; each is one record.
+    names = {run: cell.row for cell, of_cell in runs.items() for run in of_cell}
+    records = [_make_record(name, run) for run, name in names.items()]
+    records += [record for of_cell in baselines.values() for record in of_cell]
     _write_records(request.folder / "runs.csv", records)
     return ComparedMethods(request.folder, table, records)
 
 
-def _write_results(comparison: Comparison, runs: FinishedRuns) -> ComparisonTable:
+def _write_results(
+    comparison: Comparison, runs: FinishedRuns, baselines: Mapping[Cell, list[Record]]
+) -> ComparisonTable:
     request = comparison.request
-    scores = compute_scores(runs, request.initial_states)
+    others = [_make_score(cell, records) for cell, records in baselines.items()]
+    scores = compute_scores(runs, request.initial_states, others, references={CEILING})
     table = build_comparison_table(comparison, runs, scores)
     (request.folder / "table.md").write_text(table.to_markdown(), "utf-8")
     write_scores(request.folder / "table.csv", scores)
@@ -148,15 +166,21 @@ def _write_results(comparison: Comparison, runs: FinishedRuns) -> ComparisonTabl
     for name, figure in figures.items():
         save_picture(figure, request.folder / name)
     title = f"{format_count(len(request.methods), 'method')} compared on {request.name}"
-    heading = Heading(title, title, ", ".join(request.methods), "Errors and differences")
+    rows = dict.fromkeys(score.cell.row for score in scores)
+    heading = Heading(title, title, ", ".join(rows), "Errors and differences")
     write_page(request.folder / "index.html", heading, table, figures)
     return table
 
 
-def _make_record(run: Run) -> dict[str, Any]:
+def _make_score(cell: Cell, records: Sequence[Record]) -> Score:
+    errors = [[record["error"]] for record in records]
+    return Score(cell, errors, fmean(record["seconds"] for record in records), steps=0)
+
+
+def _make_record(name: str, run: Run) -> Record:
     recipe, result = run.read_recipe(), run.read_result()
     return {
-        "method": recipe.method.name,
+        "method": name,
         "labels": recipe.data.labels,
         "split_seed": recipe.data.split_seed,
         "seed": recipe.seed,
@@ -168,7 +192,7 @@ def _make_record(run: Run) -> dict[str, Any]:
     }
 
 
-def _write_records(path: Path, records: Sequence[dict[str, Any]]) -> None:
+def _write_records(path: Path, records: Sequence[Record]) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(records[0]), lineterminator="\n")
         writer.writeheader()

@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +15,9 @@ from dualstudent.data.prepare import prepare
 from dualstudent.data.prepared import PreparedData
 from dualstudent.errors import UserError
 from dualstudent.experiments.lengths import measure_lengths, set_length
+from dualstudent.experiments.rows import CEILING, Row, make_ceiling, parse_row
 from dualstudent.experiments.schema import Cell
 from dualstudent.generators import preserve_rng
-from dualstudent.methods import METHODS
 from dualstudent.parallel import Progress
 from dualstudent.recipes.chooser import (
     choose_form,
@@ -27,7 +27,7 @@ from dualstudent.recipes.chooser import (
 )
 from dualstudent.recipes.reading import apply_changes, merge, read_recipe_table, validate
 from dualstudent.recipes.schema import Recipe
-from dualstudent.settings import Table, suggest
+from dualstudent.settings import Table
 from dualstudent.training.forecast import use_one_process
 from dualstudent.training.run import Run
 from dualstudent.training.trainer import Trainer
@@ -35,10 +35,6 @@ from dualstudent.training.trainer import Trainer
 Equal = Literal["steps", "time"]
 
 _MOST_SEEDS = 1000
-_FIELDS = {
-    str(method.Settings.model_fields["name"].default): set(method.Settings.model_fields)
-    for method in METHODS
-}
 _REFUSED_CHANGES = {
     "seed": "the seeds are 0, 1, …; set their number with --seeds",
     "data.split_seed": "the draws of labels are 0, 1, …; set their number with --seeds",
@@ -52,7 +48,7 @@ class ComparisonRequest:
     """What the user asked for.
 
     Attributes:
-        methods: names of the methods; the rows.
+        methods: the rows, as ``METHOD`` or ``METHOD:key=value``.
         recipe: name or path of the recipe that all share; or
         data: own images, for which a recipe is chosen.
         labels: numbers of labels; the columns. Default: that of the recipe.
@@ -61,6 +57,8 @@ class ComparisonRequest:
         equal: whether all methods take the same steps, or the time of the first one.
         changes: ``"key=value"`` settings of every run; ``method.…`` where a method has it.
         out: folder of the results.
+        baselines: whether classifiers of scikit-learn are rows, too.
+        ceiling: whether supervised learning from all labels is a row, too, as a reference.
     """
 
     methods: tuple[str, ...]
@@ -72,6 +70,8 @@ class ComparisonRequest:
     equal: Equal = "steps"
     changes: tuple[str, ...] = ()
     out: Path | None = None
+    baselines: bool = False
+    ceiling: bool = False
 
     @property
     def name(self) -> str:
@@ -98,13 +98,15 @@ class ComparisonRequest:
         words += ["--labels", ",".join(map(str, self.labels))] if self.labels else []
         words += ["--initial-states", str(self.initial_states)] if self.initial_states > 1 else []
         words += ["--equal", self.equal] if self.equal != "steps" else []
+        words += ["--baselines"] if self.baselines else []
+        words += ["--ceiling"] if self.ceiling else []
         words += [word for change in self.changes for word in ("--set", change)]
         words += ["--out", str(self.out)] if self.out else []
         return shlex.join(words)
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What all runs in a folder must share. Methods, labels and seeds can be added later."""
+        """What all runs in a folder must share. Rows, labels and seeds can be added later."""
         return {
             "recipe": self.recipe,
             "data": str(self.data.absolute()) if self.data else None,
@@ -120,12 +122,14 @@ class Comparison:
 
     Attributes:
         request: of the user.
+        rows: name → row; the baselines are none of them.
         recipes: cell → recipe; the row is a method, the column a number of labels.
         lengths: cell → epochs, if the methods are given equal time.
         remarks: sentences on what the user should know before.
     """
 
     request: ComparisonRequest
+    rows: dict[str, Row]
     recipes: dict[Cell, Recipe]
     lengths: dict[str, int]
     remarks: list[str]
@@ -133,7 +137,7 @@ class Comparison:
     def runs_of(self, cell: Cell) -> dict[str, Recipe]:
         """Name → recipe of the runs of one cell, draw by draw."""
         return {
-            _name_run(self.recipes[cell], draw, state): _seed(self.recipes[cell], draw, state)
+            self._name_run(cell, draw, state): _seed(self.recipes[cell], draw, state)
             for draw in range(self.request.seeds)
             for state in range(self.request.initial_states)
         }
@@ -142,6 +146,15 @@ class Comparison:
         """Name → recipe of all runs, draw by draw, so that methods can be compared early."""
         of_cells = [self.runs_of(cell).items() for cell in self.recipes]
         return {name: recipe for draw in zip(*of_cells, strict=True) for name, recipe in draw}
+
+    def draws_of(self, column: str) -> list[Recipe]:
+        """A recipe for each draw of labels of a column; its data are those of all methods."""
+        recipe = next(recipe for cell, recipe in self.recipes.items() if cell.column == column)
+        return [_seed(recipe, draw, state=0) for draw in range(self.request.seeds)]
+
+    def _name_run(self, cell: Cell, draw: int, state: int) -> str:
+        labels = name_labels(self.recipes[cell])
+        return f"{self.rows[cell.row].file_name}-{labels}-draw{draw}-state{state}"
 
     def save(self) -> None:
         """Write what identifies the comparison into its folder."""
@@ -163,15 +176,21 @@ def plan_comparison(request: ComparisonRequest, progress: Progress | None = None
             labels, or the folder holds something else.
     """
     _check_request(request)
+    rows = [parse_row(text) for text in request.methods]
     lengths = _read_lengths(request)
-    recipes = _build_recipes(request, progress)
-    data = _prepare_columns(recipes)
-    _check_methods(recipes, data)
+    bases = _build_bases(request, progress)
+    rows += [make_ceiling(validate(bases[0], request.name))] if request.ceiling else []
+    recipes = _build_recipes(request, bases, rows)
+    data = _prepare_data(recipes)
+    steps = _check_methods(recipes, data)
+    recipes |= _lengthen_ceiling(recipes, steps)
     if request.equal == "time":
-        lengths = measure_lengths(recipes, data, lengths, progress)
-        recipes = {cell: set_length(each, lengths[str(cell)]) for cell, each in recipes.items()}
+        timed = {cell: each for cell, each in recipes.items() if cell.row != CEILING}
+        lengths = measure_lengths(timed, data, lengths, progress)
+        recipes |= {cell: set_length(each, lengths[str(cell)]) for cell, each in timed.items()}
         _check_methods(recipes, data)
-    comparison = Comparison(request, recipes, lengths, _list_remarks(request, recipes))
+    remarks = _list_remarks(request, rows, recipes)
+    comparison = Comparison(request, {row.name: row for row in rows}, recipes, lengths, remarks)
     for name, recipe in comparison.runs().items():
         if Run(request.runs_folder / name).about.is_file():
             Run.open(request.runs_folder / name).check_recipe(recipe)
@@ -181,12 +200,6 @@ def plan_comparison(request: ComparisonRequest, progress: Progress | None = None
 def _check_request(request: ComparisonRequest) -> None:
     if not request.methods:
         raise UserError("name the methods with --methods A,B ('dualstudent methods' lists them)")
-    for name in request.methods:
-        if name not in _FIELDS:
-            raise UserError(
-                f"there is no method {name!r}{suggest(name, _FIELDS)} "
-                "('dualstudent methods' lists them)"
-            )
     if (request.recipe is None) == (request.data is None):
         raise UserError("name either a recipe ('dualstudent recipes' lists them), or --data FOLDER")
     if not 1 <= request.seeds <= _MOST_SEEDS or request.initial_states < 1:
@@ -204,38 +217,50 @@ def _find_key(change: str) -> str:
     return change.partition("=")[0].strip()
 
 
-def _build_recipes(request: ComparisonRequest, progress: Progress | None) -> dict[Cell, Recipe]:
-    """The recipe of each cell: what all share, with the method's own settings."""
-    of_methods = [c for c in request.changes if _find_key(c).startswith("method.")]
-    shared = [change for change in request.changes if change not in of_methods]
+def _is_of_method(change: str) -> bool:
+    return _find_key(change).startswith("method.")
+
+
+def _build_recipes(
+    request: ComparisonRequest, bases: Sequence[Table], rows: Sequence[Row]
+) -> dict[Cell, Recipe]:
+    """The recipe of each cell: what all share, with the row's own settings."""
+    of_methods = list(filter(_is_of_method, request.changes))
     recipes = {}
-    for base in _build_bases(request, shared, progress):
-        for method in request.methods:
-            own = [c for c in of_methods if method in _find_owners(c, request.methods)]
-            table = apply_changes(base, [f"method.name={method}", *own])
-            recipe = validate(table, f"{request.name} with {method}")
-            if recipe.data.split is not None:
-                raise UserError(
-                    f"data.split = {recipe.data.split}: a comparison draws the labels by seed; "
-                    "leave it out"
-                )
-            recipes[Cell(method, f"{recipe.data.labels} labels")] = recipe
+    for base in bases:
+        labels = base["data"].get("labels", "all")
+        for row in rows:
+            own = [c for c in of_methods if row in _find_owners(c, rows)]
+            table = apply_changes(base, [*own, *row.changes])
+            recipe = validate(table, f"{request.name} with {row.name}")
+            _check_data(recipe, row)
+            recipes[Cell(row.name, _name_column(labels))] = recipe
     return recipes
 
 
-def _find_owners(change: str, methods: Iterable[str]) -> list[str]:
-    """The methods that a change of the section ``method`` is for: those that have the setting.
+def _check_data(recipe: Recipe, row: Row) -> None:
+    if recipe.data.split is not None:
+        raise UserError(
+            f"data.split = {recipe.data.split}: a comparison draws the labels by seed; leave it out"
+        )
+    if row.name == CEILING and (recipe.data.path or recipe.data.target or recipe.stages):
+        raise UserError(
+            "--ceiling needs the labels of all training images: a published data set, without "
+            "data.target, and a recipe without stages; leave it out"
+        )
+
+
+def _find_owners(change: str, rows: Sequence[Row]) -> list[Row]:
+    """The rows that a change of the section ``method`` is for: those that have the setting.
 
     If none has it, it is for all, so that it is refused with a suggestion.
     """
-    field = _find_key(change).split(".")[1].strip()
-    return [method for method in methods if field in _FIELDS[method]] or list(methods)
+    return [row for row in rows if row.has_setting(_find_key(change))] or list(rows)
 
 
-def _build_bases(
-    request: ComparisonRequest, changes: list[str], progress: Progress | None
-) -> list[Table]:
+def _build_bases(request: ComparisonRequest, progress: Progress | None) -> list[Table]:
     """What all methods share, as a recipe table for each number of labels."""
+    changes = [change for change in request.changes if not _is_of_method(change)]
     if request.recipe is not None:
         table = apply_changes(read_recipe_table(request.recipe), changes)
         own = validate(table, request.recipe).data.labels
@@ -260,12 +285,13 @@ def _examine_images(asked: Recipe, progress: Progress | None) -> DataCheck:
     return found
 
 
-def _prepare_columns(recipes: Mapping[Cell, Recipe]) -> dict[str, PreparedData]:
-    """The data of each column, which all its methods share."""
+def _prepare_data(recipes: Mapping[Cell, Recipe]) -> dict[str, PreparedData]:
+    """The data of each number of labels, which all methods share."""
     data: dict[str, PreparedData] = {}
-    for cell, recipe in recipes.items():
-        if cell.column not in data:
-            data[cell.column] = prepared = prepare(
+    for recipe in recipes.values():
+        column = _name_column(recipe.data.labels)
+        if column not in data:
+            data[column] = prepared = prepare(
                 recipe.data, recipe.seed, recipe.transforms, recipe.normalization
             )
             if not len(prepared.test_labels):
@@ -276,27 +302,53 @@ def _prepare_columns(recipes: Mapping[Cell, Recipe]) -> dict[str, PreparedData]:
     return data
 
 
-def _check_methods(recipes: Mapping[Cell, Recipe], data: Mapping[str, PreparedData]) -> None:
-    """Build every method once, so that mistakes show before the first step."""
+def _name_column(labels: int | str) -> str:
+    return f"{labels} labels"
+
+
+def _check_methods(
+    recipes: Mapping[Cell, Recipe], data: Mapping[str, PreparedData]
+) -> dict[Cell, int]:
+    """Build every method once, so that mistakes show before the first step; count the steps."""
+    steps = {}
     for cell, recipe in recipes.items():
         here = recipe.model_copy(update={"device": use_one_process(recipe.device)})
         try:
-            with preserve_rng(), closing(Trainer(here, data[cell.column])):
-                pass
+            own = data[_name_column(recipe.data.labels)]
+            with preserve_rng(), closing(Trainer(here, own)) as trainer:
+                steps[cell] = trainer.total_steps
         except UserError as error:
             raise UserError(f"{cell}: {error}") from error
+    return steps
 
 
-def _list_remarks(request: ComparisonRequest, recipes: Mapping[Cell, Recipe]) -> list[str]:
+def _lengthen_ceiling(
+    recipes: Mapping[Cell, Recipe], steps: Mapping[Cell, int]
+) -> dict[Cell, Recipe]:
+    """The recipes with all labels, for about the steps of the first: their epochs have fewer.
+
+    All columns share their runs, so one length is for all.
+    """
+    first = next(iter(recipes))
+    return {
+        cell: set_length(recipe, round(recipe.epochs * steps[first] / steps[cell]))
+        for cell, recipe in recipes.items()
+        if cell.row == CEILING
+    }
+
+
+def _list_remarks(
+    request: ComparisonRequest, rows: Sequence[Row], recipes: Mapping[Cell, Recipe]
+) -> list[str]:
     remarks = []
     for change in request.changes:
-        if _find_key(change).startswith("method."):
-            owners = _find_owners(change, request.methods)
-            if len(owners) < len(request.methods):
+        if _is_of_method(change):
+            owners = [row.name for row in _find_owners(change, rows)]
+            if len(owners) < len(rows):
                 remarks.append(
                     f"{change} is set for {', '.join(owners)}; the others have no such setting."
                 )
-    data = [recipe.data for recipe in recipes.values()]
+    data = [recipe.data for cell, recipe in recipes.items() if cell.row != CEILING]
     if any(d.labels == "all" and not d.validation and not d.images for d in data):
         remarks.append(
             "With all labels there is nothing to draw: the spread is that of the initial states."
@@ -337,9 +389,9 @@ def _read_lengths(request: ComparisonRequest) -> dict[str, int]:
     return lengths
 
 
-def _name_run(recipe: Recipe, draw: int, state: int) -> str:
-    labels = str(recipe.data.labels).replace("%", "percent")
-    return f"{recipe.method.name}-{labels}-draw{draw}-state{state}"
+def name_labels(recipe: Recipe) -> str:
+    """The number of labels of a recipe, in a form that is safe for file names."""
+    return str(recipe.data.labels).replace("%", "percent")
 
 
 def _seed(recipe: Recipe, draw: int, state: int) -> Recipe:

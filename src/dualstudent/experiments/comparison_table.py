@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 
+from dualstudent.experiments.baselines import EXPLANATION
 from dualstudent.experiments.comparison import Comparison, ComparisonRequest
 from dualstudent.experiments.results import FinishedRuns, format_spread
+from dualstudent.experiments.rows import CEILING
 from dualstudent.experiments.scores import Score
 from dualstudent.experiments.table import ComparisonTable, describe_effort
 from dualstudent.report.format import format_count, format_duration
@@ -14,6 +16,10 @@ from dualstudent.report.format import format_count, format_duration
 _HEADINGS = (
     *("labels", "method", "runs", "error", "minus_best", "low", "high", "p_value"),
     *("between_draws", "between_states", "steps", "seconds"),
+)
+_CEILING = (
+    f"{CEILING}: the method supervised, on strong views if there are any, with the labels of all "
+    "training images, for about as many steps; a reference, which is never the best and has no p."
 )
 _CLEAR = 0.05  # p-value below which a difference is called clear
 
@@ -29,14 +35,8 @@ def build_comparison_table(
         scores: of all cells, column by column.
     """
     apart = any(score.deviations for score in scores)
-    columns = [
-        "",
-        "",
-        f"{find_part(comparison)} error in %",
-        "minus the best",
-        "95 % interval",
-        "p",
-    ]
+    error = f"{find_part(comparison)} error in %"
+    columns = ["", "", error, "minus the best", "95 % interval", "p"]
     columns += ["between draws", "between states"] if apart else []
     rows = [
         [
@@ -44,8 +44,8 @@ def build_comparison_table(
             score.cell.row,
             format_spread(score.all_errors),
             *_format_difference(score),
-            *(f"{deviation:.2f}" for deviation in score.deviations or ()),
-            f"{score.steps:,}",
+            *(_format_deviations(score) if apart else []),
+            f"{score.steps:,}" if score.steps else "–",
             format_duration(score.seconds),
         ]
         for score in scores
@@ -98,6 +98,12 @@ def _format_difference(score: Score) -> list[str]:
     return [f"{found.mean:+.2f}", interval, p_value]
 
 
+def _format_deviations(score: Score) -> list[str]:
+    if score.deviations is None:  # a baseline has no initial state
+        return ["–", "–"]
+    return [f"{deviation:.2f}" for deviation in score.deviations]
+
+
 def _describe_order(scores: Sequence[Score]) -> list[str]:
     """One sentence per column: the best method, and which others it clearly beats."""
     sentences = []
@@ -122,6 +128,8 @@ def _write_notes(comparison: Comparison, runs: FinishedRuns, scores: Sequence[Sc
         "epoch, mean over the reported networks. All methods see the same labels.",
         *changes,
         _describe_lengths(comparison),
+        *([EXPLANATION] if request.baselines else []),
+        *([_CEILING] if request.ceiling else []),
         *_explain_statistics(scores),
         _describe_spread(comparison),
         *comparison.remarks,

@@ -1,6 +1,6 @@
 """The scores of a comparison: errors of each cell, and how they differ from the best."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
@@ -22,10 +22,11 @@ class Score:
         cell: the method and the labels.
         errors: in %, for each draw of labels, one of each initial state.
         seconds: of a run, on average.
-        steps: of a run.
+        steps: of a run; 0 for a baseline, which has none.
         difference: error minus that of the best method with these labels, paired by the draws;
             None for the best.
-        p_value: of the difference, corrected for the number of comparisons in the table.
+        p_value: of the difference, corrected for the number of comparisons in the table; None
+            for a reference.
     """
 
     cell: Cell
@@ -53,19 +54,26 @@ class Score:
         return split_deviation(self.errors)
 
 
-def compute_scores(runs: FinishedRuns, initial_states: int) -> list[Score]:
+def compute_scores(
+    runs: FinishedRuns,
+    initial_states: int,
+    others: Sequence[Score] = (),
+    references: Collection[str] = (),
+) -> list[Score]:
     """Compute the score of each cell, column by column.
 
     Args:
         runs: all runs of each cell, draw by draw.
         initial_states: runs per draw.
+        others: scores of cells without runs, with errors of the same draws.
+        references: rows that are never the best and have no p-value.
     """
-    scores = {cell: _read_score(cell, runs, initial_states) for cell in runs}
+    scores = [*(_read_score(cell, runs, initial_states) for cell in runs), *others]
     columns: dict[str, list[Score]] = {}
-    for cell, score in scores.items():
-        columns.setdefault(cell.column, []).append(score)
-    compared = [each for scores in columns.values() for each in _compare_with_best(scores)]
-    return _correct(compared)
+    for score in scores:
+        columns.setdefault(score.cell.column, []).append(score)
+    compared = [each for c in columns.values() for each in _compare_with_best(c, references)]
+    return _correct(compared, references)
 
 
 def _read_score(cell: Cell, runs: FinishedRuns, initial_states: int) -> Score:
@@ -77,8 +85,9 @@ def _read_score(cell: Cell, runs: FinishedRuns, initial_states: int) -> Score:
     )
 
 
-def _compare_with_best(scores: Sequence[Score]) -> list[Score]:
-    best = min(scores, key=lambda score: fmean(score.draw_means))
+def _compare_with_best(scores: Sequence[Score], references: Collection[str]) -> list[Score]:
+    candidates = [score for score in scores if score.cell.row not in references]
+    best = min(candidates, key=lambda score: fmean(score.draw_means))
     return [
         score
         if score is best
@@ -87,11 +96,13 @@ def _compare_with_best(scores: Sequence[Score]) -> list[Score]:
     ]
 
 
-def _correct(scores: Sequence[Score]) -> list[Score]:
+def _correct(scores: Sequence[Score], references: Collection[str]) -> list[Score]:
     p_values = {
         score.cell: score.difference.p_value
         for score in scores
-        if score.difference is not None and score.difference.p_value is not None
+        if score.difference is not None
+        and score.difference.p_value is not None
+        and score.cell.row not in references
     }
     corrected: Mapping[Cell, float] = dict(
         zip(p_values, correct_p_values(list(p_values.values())), strict=True)

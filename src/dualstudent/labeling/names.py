@@ -76,7 +76,7 @@ def name_published_images(settings: DataSettings, data: PreparedData) -> ImageNa
     def name(index: int) -> str:
         if index < len(source):
             return f"{source.name} {index}"
-        return f"{settings.target} train {index - len(source)}"
+        return f"{settings.target or 'foreign'} train {index - len(source)}"
 
     return ImageNames(name)
 

@@ -1,0 +1,153 @@
+"""Classifiers of scikit-learn on the labels and images of a comparison: what else one would try."""
+
+import json
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.decomposition import PCA
+from sklearn.linear_model import LogisticRegression
+from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
+from sklearn.svm import SVC
+from torch import Tensor
+
+from dualstudent.atomic import atomic_write
+from dualstudent.data.prepare import prepare
+from dualstudent.data.prepared import PreparedData
+from dualstudent.data.samples import Samples
+from dualstudent.data.transforms.resize import resize
+from dualstudent.errors import UserError
+from dualstudent.experiments.comparison import Comparison, name_labels
+from dualstudent.experiments.schema import Cell
+from dualstudent.generators import make_generator
+from dualstudent.recipes.schema import Recipe
+from dualstudent.signals import Interrupted, StopRequest
+
+Record: TypeAlias = dict[str, Any]  # a line of runs.csv
+
+BASELINES = ("logistic regression", "SVM", "label spreading", "self-training")
+EXPLANATION = (
+    "Baselines of scikit-learn, on clean images of at most 32 pixels a side: logistic "
+    "regression on pixels; a support vector machine (RBF kernel), label spreading (10 nearest "
+    "neighbors) and self-training (logistic regression, threshold 0.8) on 50 principal components "
+    "of the training images. They use up to 10,000 of the unlabeled images."
+)
+_MOST_UNLABELED = 10_000  # both bound memory
+_MOST_PIXELS = 32
+_COMPONENTS, _NEIGHBORS = 50, 10
+_PIECE = 1024  # images that are read at a time
+
+
+def measure_baselines(comparison: Comparison) -> dict[Cell, list[Record]]:
+    """Measure every baseline on each draw of labels; what was measured before is kept.
+
+    Raises:
+        Interrupted: after Ctrl-C, SIGTERM or SIGHUP; what is measured has been saved.
+    """
+    folder = comparison.request.folder / "baselines"
+    folder.mkdir(parents=True, exist_ok=True)
+    columns = dict.fromkeys(cell.column for cell in comparison.recipes)
+    found: dict[Cell, list[Record]] = {Cell(row, c): [] for c in columns for row in BASELINES}
+    with StopRequest() as stop:
+        for column in columns:
+            for recipe in comparison.draws_of(column):
+                for record in _measure_draw(recipe, folder):
+                    found[Cell(record["method"], column)].append(record)
+                    if stop.received:
+                        raise Interrupted(stop.received, "some baselines", "the same command")
+    return found
+
+
+def predict(
+    name: str, training: NDArray[np.float32], labels: NDArray[np.int64], test: NDArray[np.float32]
+) -> NDArray[np.int64]:
+    """Train a baseline and return its classes of the test images. Equal arguments, equal classes.
+
+    Args:
+        name: one of ``BASELINES``.
+        training: (N, d) pixel values in [0, 1].
+        labels: (N,) int64, −1 where unknown.
+        test: (n, d).
+    """
+    if name != "logistic regression":
+        components = PCA(min(_COMPONENTS, *training.shape), random_state=0).fit(training)
+        training, test = components.transform(training), components.transform(test)
+    known = labels >= 0
+    if name in ("logistic regression", "SVM"):
+        training, labels = training[known], labels[known]
+    with warnings.catch_warnings(action="ignore"):  # about iterations and missing unlabeled images
+        classes: NDArray[np.int64] = _build(name, len(training)).fit(training, labels).predict(test)
+    return classes
+
+
+def _build(name: str, count: int) -> Any:
+    logistic = LogisticRegression(max_iter=1000)
+    return {
+        "logistic regression": logistic,
+        "SVM": SVC(C=10),
+        "label spreading": LabelSpreading("knn", n_neighbors=min(_NEIGHBORS, count), max_iter=100),
+        "self-training": SelfTrainingClassifier(logistic, threshold=0.8),
+    }[name]
+
+
+def _measure_draw(recipe: Recipe, folder: Path) -> Iterator[Record]:
+    """The record of each baseline on one draw; data are prepared only if one is missing."""
+    files = {
+        name: folder / f"{name.replace(' ', '-')}-{name_labels(recipe)}-draw{recipe.seed}.json"
+        for name in BASELINES
+    }
+    if not all(file.is_file() for file in files.values()):
+        data = prepare(recipe.data, recipe.seed, recipe.transforms, recipe.normalization)
+        training, labels, test = _read_images(data, recipe.seed)
+    for name, file in files.items():
+        if not file.is_file():
+            start = time.perf_counter()
+            wrong = predict(name, training, labels, test) != data.test_labels.numpy()
+            record = _make_record(name, recipe, wrong, time.perf_counter() - start)
+            with atomic_write(file) as partial:
+                partial.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
+        yield json.loads(file.read_text("utf-8")) | {"run": str(file)}
+
+
+def _make_record(name: str, recipe: Recipe, wrong: NDArray[np.bool_], seconds: float) -> Record:
+    return {
+        "method": name,
+        "labels": recipe.data.labels,
+        "split_seed": recipe.data.split_seed,
+        "seed": recipe.seed,
+        "error": 100 * float(wrong.mean()),
+        "seconds": seconds,
+        "steps": 0,
+        "epochs": 0,
+    }
+
+
+def _read_images(
+    data: PreparedData, seed: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.float32]]:
+    """Training images, their labels, and test images, as :func:`predict` takes them."""
+    unlabeled = data.unlabeled[data.labels[data.unlabeled] < 0]
+    order = torch.randperm(len(unlabeled), generator=make_generator(seed, "baselines"))
+    training = torch.cat([data.labeled, unlabeled[order[:_MOST_UNLABELED]]])
+    return (
+        _read_vectors(data.train, training),
+        data.labels[training].numpy(),
+        _read_vectors(data.test, torch.arange(len(data.test))),
+    )
+
+
+def _read_vectors(samples: Samples, indices: Tensor) -> NDArray[np.float32]:
+    """Clean images as vectors of pixel values in [0, 1]."""
+    size = min(samples.shape[-1], _MOST_PIXELS)
+    pieces = []
+    for some in torch.split(indices, _PIECE):
+        pixels = samples.read_pixels(some)
+        if pixels is None:
+            raise UserError("--baselines needs images; leave it out")
+        pieces.append(resize(pixels, size).flatten(1).numpy() / np.float32(255))
+    return np.concatenate(pieces)

@@ -1,0 +1,88 @@
+"""The rows of a comparison: methods, perhaps with settings of their own, and the ceiling."""
+
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from dualstudent.errors import UserError
+from dualstudent.methods import METHODS
+from dualstudent.recipes.schema import Recipe
+from dualstudent.settings import suggest
+
+CEILING = "all labels"  # the row of a run that knows every label; a reference, not a candidate
+
+_FIELDS = {
+    str(method.Settings.model_fields["name"].default): set(method.Settings.model_fields)
+    for method in METHODS
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a comparison.
+
+    Attributes:
+        name: as the user wrote it and the table shows it.
+        method: name of the method.
+        changes: ``"key=value"`` settings of the row alone.
+    """
+
+    name: str
+    method: str
+    changes: tuple[str, ...] = ()
+
+    @property
+    def file_name(self) -> str:
+        """The name in a form that is safe for folders; other rows have other ones.
+
+        Example:
+            >>> parse_row("fixmatch:pseudo_label_threshold=0.8").file_name
+            'fixmatch,pseudo_label_threshold=0.8'
+        """
+        return quote(self.name.replace(":", ",").replace(" ", "-"), safe="+=,")
+
+    def has_setting(self, key: str) -> bool:
+        """Whether its method has the setting ``method.…`` that the dotted ``key`` names."""
+        return key.split(".")[1].strip() in _FIELDS[self.method]
+
+
+def parse_row(text: str) -> Row:
+    """Parse ``METHOD`` or ``METHOD:key=value:key=value``, with keys of the section ``method``.
+
+    Raises:
+        UserError: if there is no such method, or a setting is not written as ``key=value``.
+
+    Example:
+        >>> parse_row("dual-student:confidence_threshold=0.8").changes
+        ('method.name=dual-student', 'method.confidence_threshold=0.8')
+    """
+    method, *settings = (part.strip() for part in text.split(":"))
+    if method not in _FIELDS:
+        raise UserError(
+            f"there is no method {method!r}{suggest(method, _FIELDS)} "
+            "('dualstudent methods' lists them)"
+        )
+    for setting in settings:
+        key, equals, _ = setting.partition("=")
+        if not equals or key.strip() == "name":
+            raise UserError(
+                f"--methods {text}: write settings of a method as METHOD:key=value, for example "
+                "fixmatch:pseudo_label_threshold=0.8"
+            )
+    return Row(text, method, (f"method.name={method}", *(f"method.{each}" for each in settings)))
+
+
+def make_ceiling(shared: Recipe) -> Row:
+    """The row that learns from all labels, by the strongest views that the recipe has.
+
+    Args:
+        shared: what all rows share.
+    """
+    view = "weak" if shared.transforms.strong.is_empty else "strong"
+    changes = (
+        "method.name=supervised",
+        f"method.view={view}",
+        "data.labels=all",
+        "data.foreign=0",
+        f"batch.labeled={shared.batch.size}",
+    )
+    return Row(CEILING, "supervised", changes)
