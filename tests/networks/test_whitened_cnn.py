@@ -67,3 +67,18 @@ def test_filters_are_fitted_to_the_training_images_and_the_same_for_all_students
     for state in (one, other):
         assert torch.equal(state["trunk.0.filters"], reference.filters)
     assert not torch.equal(one["heads.classify.weight"], other["heads.classify.weight"])
+
+
+def test_the_mirror_image_counts_at_test_only() -> None:
+    with seeded_rng("mirror"):
+        network = WhitenedCNN(1, 3, (8, 16), mirror_at_test=True)
+        images = torch.rand(4, 1, 12, 12)
+    plain = WhitenedCNN(1, 3, (8, 16))
+    plain.load_state_dict(network.state_dict())
+    for each in (network, plain):
+        each.eval()
+    mean = (plain(images).class_logits + plain(images.flip(3)).class_logits) / 2
+    torch.testing.assert_close(network(images).class_logits, mean)
+    for each in (network, plain):
+        each.train()
+    torch.testing.assert_close(network(images).class_logits, plain(images).class_logits)

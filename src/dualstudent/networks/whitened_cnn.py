@@ -31,6 +31,9 @@ class WhitenedCNNSettings(NetworkSettings):
         max_length=6,
         description="channels of each block; each block halves the map",
     )
+    mirror_at_test: bool = Field(
+        False, description="at test, average the features of the image and of its mirror image"
+    )
 
 
 class Whitening(nn.Module):
@@ -81,6 +84,7 @@ class WhitenedCNN(Network):
         channels: channels of the images.
         classes: C.
         widths: channels of each block.
+        mirror_at_test: whether an image and its mirror image are looked at in evaluation mode.
 
     Example:
         >>> WhitenedCNN(1, widths=(8, 16))(torch.rand(2, 1, 28, 28)).features.shape
@@ -90,7 +94,11 @@ class WhitenedCNN(Network):
     Settings = WhitenedCNNSettings
 
     def __init__(
-        self, channels: int = 3, classes: int = 10, widths: tuple[int, ...] = (32, 64, 128)
+        self,
+        channels: int = 3,
+        classes: int = 10,
+        widths: tuple[int, ...] = (32, 64, 128),
+        mirror_at_test: bool = False,
     ) -> None:
         whitening = Whitening(channels)
         layers: list[nn.Module] = [whitening, nn.LeakyReLU(0.1)]
@@ -100,6 +108,7 @@ class WhitenedCNN(Network):
             before = width
         super().__init__(nn.Sequential(*layers), DecoupledHeads(before, classes, weight_norm=False))
         self.smallest_image = 2 ** len(widths) + 1
+        self.mirror_at_test = mirror_at_test
 
     def fit_to(self, images: Tensor) -> None:
         """Whiten patches like those of ``images``."""
@@ -107,6 +116,8 @@ class WhitenedCNN(Network):
 
     def features(self, images: Tensor) -> Tensor:
         largest: Tensor = self.trunk(images).amax(dim=(2, 3))
+        if self.mirror_at_test and not self.training:
+            return (largest + self.trunk(images.flip(3)).amax(dim=(2, 3))) / 2
         return largest
 
 
