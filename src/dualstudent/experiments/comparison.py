@@ -2,17 +2,18 @@
 
 import json
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from dualstudent.atomic import atomic_write
 from dualstudent.data.images.cache import decode_images, measure_images
 from dualstudent.data.images.check import DataCheck, check_images
 from dualstudent.data.prepare import prepare
 from dualstudent.data.prepared import PreparedData
+from dualstudent.data.transforms.policy import Transforms
 from dualstudent.errors import UserError
 from dualstudent.experiments.lengths import measure_lengths, set_length
 from dualstudent.experiments.schema import Cell
@@ -27,12 +28,13 @@ from dualstudent.recipes.chooser import (
 )
 from dualstudent.recipes.reading import apply_changes, merge, read_recipe_table, validate
 from dualstudent.recipes.schema import Recipe
-from dualstudent.settings import Table, suggest
+from dualstudent.settings import suggest
 from dualstudent.training.forecast import use_one_process
 from dualstudent.training.run import Run
 from dualstudent.training.trainer import Trainer
 
 Equal = Literal["steps", "time"]
+_Build = Callable[[int | str, list[str]], Recipe]  # from labels and changes of the method
 
 _MOST_SEEDS = 1000
 _FIELDS = {
@@ -54,7 +56,7 @@ class ComparisonRequest:
     Attributes:
         methods: names of the methods; the rows.
         recipe: name or path of the recipe that all share; or
-        data: own images, for which a recipe is chosen.
+        data: own images, for which a recipe is chosen that suits each method.
         labels: numbers of labels; the columns. Default: that of the recipe.
         seeds: number of label draws, the same for all methods.
         initial_states: runs per draw that differ in everything random but the labels.
@@ -165,7 +167,7 @@ def plan_comparison(request: ComparisonRequest, progress: Progress | None = None
     _check_request(request)
     lengths = _read_lengths(request)
     recipes = _build_recipes(request, progress)
-    data = _prepare_columns(recipes)
+    data = _prepare_cells(recipes)
     _check_methods(recipes, data)
     if request.equal == "time":
         lengths = measure_lengths(recipes, data, lengths, progress)
@@ -208,12 +210,16 @@ def _build_recipes(request: ComparisonRequest, progress: Progress | None) -> dic
     """The recipe of each cell: what all share, with the method's own settings."""
     of_methods = [c for c in request.changes if _find_key(c).startswith("method.")]
     shared = [change for change in request.changes if change not in of_methods]
+    build, default = (
+        _start_from_recipe(request.recipe, shared)
+        if request.recipe is not None
+        else _start_from_images(cast(Path, request.data), shared, progress)
+    )
     recipes = {}
-    for base in _build_bases(request, shared, progress):
+    for labels in request.labels or (default,):
         for method in request.methods:
             own = [c for c in of_methods if method in _find_owners(c, request.methods)]
-            table = apply_changes(base, [f"method.name={method}", *own])
-            recipe = validate(table, f"{request.name} with {method}")
+            recipe = build(labels, [f"method.name={method}", *own])
             if recipe.data.split is not None:
                 raise UserError(
                     f"data.split = {recipe.data.split}: a comparison draws the labels by seed; "
@@ -232,23 +238,28 @@ def _find_owners(change: str, methods: Iterable[str]) -> list[str]:
     return [method for method in methods if field in _FIELDS[method]] or list(methods)
 
 
-def _build_bases(
-    request: ComparisonRequest, changes: list[str], progress: Progress | None
-) -> list[Table]:
-    """What all methods share, as a recipe table for each number of labels."""
-    if request.recipe is not None:
-        table = apply_changes(read_recipe_table(request.recipe), changes)
-        own = validate(table, request.recipe).data.labels
-        return [merge(table, {"data": {"labels": n}}) for n in request.labels or (own,)]
-    assert request.data is not None
-    found = _examine_images(validate_request(locate_images(request.data), changes), progress)
-    bases = []
-    for labels in request.labels or ("all",):
-        wanted = [*changes, f"data.labels={labels}"]
-        asked = validate_request(locate_images(request.data), wanted)
-        recipe, _ = complete_recipe(asked, found, wanted)
-        bases.append(recipe.model_dump(mode="json", exclude_unset=True))
-    return bases
+def _start_from_recipe(name: str, shared: list[str]) -> tuple[_Build, int | str]:
+    """How a recipe is built from one that all methods share, and its number of labels."""
+    table = apply_changes(read_recipe_table(name), shared)
+
+    def build(labels: int | str, own: list[str]) -> Recipe:
+        return validate(apply_changes(merge(table, {"data": {"labels": labels}}), own), name)
+
+    return build, validate(table, name).data.labels
+
+
+def _start_from_images(
+    path: Path, shared: list[str], progress: Progress | None
+) -> tuple[_Build, int | str]:
+    """How a recipe is chosen for own images, each to suit its method, and the number of labels."""
+    where = locate_images(path)
+    found = _examine_images(validate_request(where, shared), progress)
+
+    def build(labels: int | str, own: list[str]) -> Recipe:
+        wanted = [*shared, f"data.labels={labels}", *own]
+        return complete_recipe(validate_request(where, wanted), found, wanted)[0]
+
+    return build, "all"
 
 
 def _examine_images(asked: Recipe, progress: Progress | None) -> DataCheck:
@@ -260,28 +271,31 @@ def _examine_images(asked: Recipe, progress: Progress | None) -> DataCheck:
     return found
 
 
-def _prepare_columns(recipes: Mapping[Cell, Recipe]) -> dict[str, PreparedData]:
-    """The data of each column, which all its methods share."""
-    data: dict[str, PreparedData] = {}
+def _prepare_cells(recipes: Mapping[Cell, Recipe]) -> dict[Cell, PreparedData]:
+    """The data of each cell; methods share those of a column unless their views differ."""
+    prepared: dict[tuple[str, Transforms], PreparedData] = {}
+    data = {}
     for cell, recipe in recipes.items():
-        if cell.column not in data:
-            data[cell.column] = prepared = prepare(
+        key = (cell.column, recipe.transforms)
+        if key not in prepared:
+            prepared[key] = prepare(
                 recipe.data, recipe.seed, recipe.transforms, recipe.normalization
             )
-            if not len(prepared.test_labels):
-                raise UserError(
-                    f"{' '.join(recipe.data.domains)} has no test part and too few labels to "
-                    "spare, so there is nothing to compare by; add test images"
-                )
+        data[cell] = prepared[key]
+        if not len(data[cell].test_labels):
+            raise UserError(
+                f"{' '.join(recipe.data.domains)} has no test part and too few labels to "
+                "spare, so there is nothing to compare by; add test images"
+            )
     return data
 
 
-def _check_methods(recipes: Mapping[Cell, Recipe], data: Mapping[str, PreparedData]) -> None:
+def _check_methods(recipes: Mapping[Cell, Recipe], data: Mapping[Cell, PreparedData]) -> None:
     """Build every method once, so that mistakes show before the first step."""
     for cell, recipe in recipes.items():
         here = recipe.model_copy(update={"device": use_one_process(recipe.device)})
         try:
-            with preserve_rng(), closing(Trainer(here, data[cell.column])):
+            with preserve_rng(), closing(Trainer(here, data[cell])):
                 pass
         except UserError as error:
             raise UserError(f"{cell}: {error}") from error
@@ -296,6 +310,8 @@ def _list_remarks(request: ComparisonRequest, recipes: Mapping[Cell, Recipe]) ->
                 remarks.append(
                     f"{change} is set for {', '.join(owners)}; the others have no such setting."
                 )
+    if request.data is not None and len(request.methods) > 1:
+        remarks.append("Each method has the views, learning rate and weights that suit it.")
     data = [recipe.data for recipe in recipes.values()]
     if any(d.labels == "all" and not d.validation and not d.images for d in data):
         remarks.append(

@@ -18,7 +18,7 @@ _ROUNDS = 3  # in which each cell is measured once; another program slows down o
 
 def measure_lengths(
     recipes: Mapping[Cell, Recipe],
-    data: Mapping[str, PreparedData],
+    data: Mapping[Cell, PreparedData],
     known: Mapping[str, int],
     progress: Progress | None = None,
 ) -> dict[str, int]:
@@ -29,7 +29,7 @@ def measure_lengths(
 
     Args:
         recipes: of each cell; those of the first row keep their length.
-        data: column → its data.
+        data: of each cell.
         known: cell → epochs that were found before; they stay.
         progress: is told how many cells have been measured.
 
@@ -74,7 +74,7 @@ def set_length(recipe: Recipe, epochs: int) -> Recipe:
 
 
 def _measure(
-    recipes: Mapping[Cell, Recipe], data: Mapping[str, PreparedData], progress: Progress | None
+    recipes: Mapping[Cell, Recipe], data: Mapping[Cell, PreparedData], progress: Progress | None
 ) -> dict[Cell, float]:
     """Seconds of a run of each cell on one core, the least of several estimates."""
     seconds = dict.fromkeys(recipes, math.inf)
@@ -85,7 +85,7 @@ def _measure(
         if progress:
             progress.on_start(0, len(turns))
         for number, cell in enumerate(turns, start=1):
-            estimate = estimate_seconds(recipes[cell], data[cell.column])
+            estimate = estimate_seconds(recipes[cell], data[cell])
             seconds[cell] = min(seconds[cell], estimate)
             if progress:
                 progress.on_step(number)
