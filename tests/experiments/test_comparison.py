@@ -11,7 +11,6 @@ from dualstudent.data.images.cache import decode_images
 from dualstudent.data.images.check import check_images
 from dualstudent.experiments import lengths
 from dualstudent.experiments.comparison import ComparisonRequest, plan_comparison
-from dualstudent.experiments.lengths import set_length
 from dualstudent.experiments.schema import Cell
 from dualstudent.recipes.chooser import complete_recipe, locate_images, validate_request
 from dualstudent.recipes.schema import Recipe
@@ -146,23 +145,6 @@ def test_with_equal_time_lengths_are_set_once_by_the_ratio_of_times(
     assert measured[6:] == ["dual-student", "pi"] * 3
     with pytest.raises(UserError, match="first method"):
         plan_comparison(dataclasses.replace(request, methods=("pi", "dual-student")))
-
-
-def test_another_length_keeps_the_shares_of_the_schedule() -> None:
-    recipe = small_recipe(
-        "schedule.epochs=10",
-        "schedule.rampup_epochs=4",
-        "schedule.cosine_epochs=13",
-        "schedule.warmup_epochs=2",
-        "schedule.warmup_from=0.01",
-    )
-    schedule = set_length(recipe, 25).schedule.model_dump()
-    assert (schedule["epochs"], schedule["rampup_epochs"], schedule["warmup_epochs"]) == (25, 10, 5)
-    assert schedule["cosine_epochs"] == 32  # 32.5
-    assert set_length(recipe, 10) is recipe
-    cyclic = small_recipe("schedule.epochs=10", "schedule.cycle_from=5", "schedule.cycle_length=5")
-    with pytest.raises(UserError, match="cycle_from"):
-        set_length(cyclic, 4)
 
 
 def test_own_images_get_a_chosen_recipe_and_hidden_labels(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def _fit_into(
     if seconds is None:
         return recipe, data
     from dualstudent.data.prepare import prepare
-    from dualstudent.experiments.lengths import set_length
+    from dualstudent.recipes.length import set_length
     from dualstudent.training.forecast import fit_epochs
 
     data = data or prepare(recipe.data, recipe.seed, recipe.transforms, recipe.normalization)

@@ -15,7 +15,7 @@ from dualstudent.data.prepare import prepare
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.transforms.policy import Transforms
 from dualstudent.errors import UserError
-from dualstudent.experiments.lengths import measure_lengths, set_length
+from dualstudent.experiments.lengths import measure_lengths
 from dualstudent.experiments.schema import Cell
 from dualstudent.generators import preserve_rng
 from dualstudent.methods import METHODS
@@ -26,6 +26,7 @@ from dualstudent.recipes.chooser import (
     locate_images,
     validate_request,
 )
+from dualstudent.recipes.length import set_length
 from dualstudent.recipes.reading import apply_changes, merge, read_recipe_table, validate
 from dualstudent.recipes.schema import Recipe
 from dualstudent.settings import suggest

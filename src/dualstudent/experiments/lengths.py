@@ -6,10 +6,8 @@ from collections.abc import Mapping
 import torch
 
 from dualstudent.data.prepared import PreparedData
-from dualstudent.errors import UserError
 from dualstudent.experiments.schema import Cell
 from dualstudent.parallel import Progress
-from dualstudent.recipes.reading import validate
 from dualstudent.recipes.schema import Recipe
 from dualstudent.training.forecast import estimate_seconds
 
@@ -46,31 +44,6 @@ def measure_lengths(
         ratio = seconds[reference] / seconds[cell]
         lengths[str(cell)] = max(1, round(recipes[cell].schedule.epochs * ratio))
     return lengths
-
-
-def set_length(recipe: Recipe, epochs: int) -> Recipe:
-    """The recipe with another number of epochs; ramp-up and warm-up keep their share of it.
-
-    Raises:
-        UserError: if the recipe has stages, or its schedule does not allow that length.
-
-    Example:
-        >>> from dualstudent import load_recipe
-        >>> longer = set_length(load_recipe("demo"), 40).schedule
-        >>> longer.epochs, longer.rampup_epochs
-        (40, 10.0)
-    """
-    if recipe.stages:
-        raise UserError("--equal time does not go with stages; use a recipe without them")
-    if epochs == recipe.schedule.epochs:
-        return recipe
-    ratio = epochs / recipe.schedule.epochs
-    schedule = recipe.schedule.model_dump(exclude_none=True) | {"epochs": epochs}
-    schedule |= {key: schedule[key] * ratio for key in ("rampup_epochs", "warmup_epochs")}
-    if "cosine_epochs" in schedule:
-        schedule["cosine_epochs"] = round(schedule["cosine_epochs"] * ratio)
-    table = recipe.model_dump(mode="json", exclude_none=True) | {"schedule": schedule}
-    return validate(table, f"with {epochs} epochs of {recipe.method.name}")
 
 
 def _measure(
