@@ -12,7 +12,7 @@ from dualstudent.data.images.check import check_images
 from dualstudent.experiments import lengths
 from dualstudent.experiments.comparison import ComparisonRequest, plan_comparison
 from dualstudent.experiments.schema import Cell
-from dualstudent.recipes.chooser import complete_recipe, locate_images, validate_request
+from dualstudent.recipes.own_images import complete_recipe, locate_images, validate_request
 from dualstudent.recipes.schema import Recipe
 from tests.support.digit_files import write_digits
 from tests.support.recipes import SMALL, small_recipe

@@ -98,7 +98,7 @@ def _read_request(
     recipe: str | None, data: Path | None, target: Path | None, changes: list[str]
 ) -> "tuple[Recipe, str]":
     """The recipe that the user asked for, and a name for the run."""
-    from dualstudent.recipes.chooser import locate_images, use_own_images, validate_request
+    from dualstudent.recipes.own_images import locate_images, use_own_images, validate_request
     from dualstudent.recipes.reading import load_recipe
 
     if data is None:

@@ -20,13 +20,13 @@ from dualstudent.experiments.schema import Cell
 from dualstudent.generators import preserve_rng
 from dualstudent.methods import METHODS
 from dualstudent.parallel import Progress
-from dualstudent.recipes.chooser import (
+from dualstudent.recipes.length import set_length
+from dualstudent.recipes.own_images import (
     choose_form,
     complete_recipe,
     locate_images,
     validate_request,
 )
-from dualstudent.recipes.length import set_length
 from dualstudent.recipes.reading import apply_changes, merge, read_recipe_table, validate
 from dualstudent.recipes.schema import Recipe
 from dualstudent.settings import suggest
