@@ -4,13 +4,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 
 from dualstudent import Transform
 from dualstudent.methods import METHODS
 from dualstudent.networks.build import build_network
 from dualstudent.networks.quick_cnn import QuickCNNSettings
 from dualstudent.networks.whitened_cnn import WhitenedCNNSettings
-from dualstudent.recipes.chooser import ImageFacts, choose_recipe
+from dualstudent.recipes import chooser
+from dualstudent.recipes.chooser import ImageFacts, choose_recipe, has_fast_bfloat16
 from dualstudent.recipes.reading import validate
 from dualstudent.recipes.schema import Recipe
 from dualstudent.settings import Table
@@ -171,3 +173,34 @@ def test_another_network_has_its_own_settings_and_learning_rate() -> None:
     assert chosen().optimizer.learning_rate == 0.2
     faster = {"network": {"name": "quick-cnn"}, "optimizer": {"learning_rate": 0.3}}
     assert chosen(faster).optimizer.learning_rate == 0.3
+
+
+@pytest.mark.parametrize(
+    ("fast", "gpu", "wanted", "precision"),
+    [
+        (True, None, {}, "bf16-mixed"),
+        (False, None, {}, "32-true"),
+        (True, "mps", {}, "32-true"),
+        (True, None, {"network": {"name": "quick-cnn"}}, "32-true"),
+        (True, None, {"device": {"precision": "32-true"}}, "32-true"),
+    ],
+)
+def test_a_cpu_that_has_bfloat16_computes_with_it(
+    fast: bool, gpu: str | None, wanted: Table, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chooser, "has_fast_bfloat16", lambda: fast)
+    assert chosen(wanted, gpu=gpu).device.precision == precision
+    reasons = choose_recipe(replace(FACTS, gpu=gpu), wanted).reasons  # type: ignore[arg-type]
+    is_told = precision == "bf16-mixed" or "device" in wanted
+    assert ("device.precision" in reasons) == is_told
+
+
+@pytest.mark.parametrize("there", ["_is_avx512_bf16_supported", "_is_amx_tile_supported", ""])
+def test_bfloat16_is_asked_of_torch_as_far_as_it_knows(
+    there: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
+        monkeypatch.delattr(torch.cpu, name, raising=False)
+    if there:
+        monkeypatch.setattr(torch.cpu, there, lambda: True, raising=False)
+    assert has_fast_bfloat16() == bool(there)

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import torch
+
 from dualstudent.batch import count_epoch_steps
 from dualstudent.methods import METHODS, list_settings
 from dualstudent.recipes.reading import merge
@@ -100,6 +102,8 @@ def choose_recipe(facts: ImageFacts, wanted: Table | None = None) -> Choice:
         **why_views,
     }
     table = make_table(facts, views, network, batch, epochs, wanted)
+    if "precision" in table["device"]:
+        reasons["device.precision"] = "this CPU computes with bfloat16 nearly twice as fast"
     set_already = dict.fromkeys(_list_keys(wanted), AS_SET)
     return Choice(table, {key: set_already.get(key, why) for key, why in reasons.items()})
 
@@ -113,19 +117,20 @@ def make_table(
     wanted: Table,
 ) -> Table:
     """Make the recipe of what was chosen, with the user's settings."""
-    name = find_method(wanted)
+    name, trained = find_method(wanted), _find_network(network, wanted)
     chosen = {
         "transforms": views,
         "network": network,
         "method": _choose_method(name, epochs, facts),
         "batch": dict(batch),
         "optimizer": {
-            "learning_rate": _choose_learning_rate(name, network["name"], wanted),
+            "learning_rate": _choose_learning_rate(name, trained),
             "weight_decay": 5e-4,
             "decay_norms_and_biases": False,
         },
         "schedule": _make_schedule(epochs, wanted),
         "evaluation": {"every": max(1, epochs // _TESTS)},
+        "device": _choose_device(facts, trained),
     }
     return merge(chosen, wanted)
 
@@ -148,6 +153,12 @@ def uses_strong_views(name: str) -> bool:
         if method.Settings.model_fields["name"].default == name
         for policies in method.views
     )
+
+
+def has_fast_bfloat16() -> bool:
+    """Return whether this CPU has instructions for bfloat16; others imitate it, slowly."""
+    checks = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")  # torch may lack them
+    return any(getattr(torch.cpu, check, bool)() for check in checks)
 
 
 def suit_method(name: str, epochs: int, shape: tuple[int, ...]) -> Table:
@@ -181,11 +192,22 @@ def _choose_method(name: str, epochs: int, facts: ImageFacts) -> Table:
     return {"name": name} | suit_method(name, epochs, shape) | own
 
 
-def _choose_learning_rate(method: str, network: str, wanted: Table) -> float:
+def _find_network(chosen: Table, wanted: Table) -> str:
+    """Return the name of the network that the user set, or else of the chosen one."""
+    return str(_look_up(wanted, "network", "name") or chosen["name"])
+
+
+def _choose_learning_rate(method: str, network: str) -> float:
     if method == "dual-student":
         return _LEARNING_RATE
-    name = str(_look_up(wanted, "network", "name") or network)
-    return LEARNING_RATES.get(name, _LEARNING_RATE)
+    return LEARNING_RATES.get(network, _LEARNING_RATE)
+
+
+def _choose_device(facts: ImageFacts, network: str) -> Table:
+    """Choose the precision; the error of the whitened CNN is the same with both."""
+    if facts.gpu is None and network == "whitened-cnn" and has_fast_bfloat16():
+        return {"precision": "bf16-mixed"}
+    return {}
 
 
 def _make_schedule(epochs: int, wanted: Table) -> Table:
