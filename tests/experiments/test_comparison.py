@@ -169,10 +169,10 @@ def test_each_method_gets_what_is_chosen_for_it_from_own_images(tmp_path: Path) 
     assert any("that suit it" in remark for remark in comparison.remarks)
     recipes = {cell.row: recipe for cell, recipe in comparison.recipes.items()}
     for name, recipe in recipes.items():
-        changes = ("schedule.epochs=1", "data.labels=all", f"method.name={name}")
-        asked = validate_request(locate_images(digits), changes)
+        wanted = ("schedule.epochs=1", "data.labels=all", f"method.name={name}")
+        asked = validate_request(locate_images(digits), wanted)
         found = check_images(decode_images(asked.data.list_images(), 16, 1))
-        assert recipe == complete_recipe(asked, found, changes)[0]
+        assert recipe == complete_recipe(asked, found, wanted)[0]
     dual_student, others = recipes["dual-student"], (recipes["fixmatch"], recipes["supervised"])
     assert dual_student.method.confidence_threshold == 0.6
     assert dual_student.optimizer.learning_rate == 0.1

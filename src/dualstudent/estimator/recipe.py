@@ -96,7 +96,7 @@ def _choose_for_vectors(wanted: Table, data: PreparedData) -> Table:
             "vectors"
         )
     epochs, classes = wanted["schedule"].get("epochs", _EPOCHS), len(data.classes)
-    method = {"name": name} | suit_method(name, epochs, data.train.shape)
+    method: Table = {"name": name} | suit_method(name, epochs, data.train.shape)
     if "stabilization_weight" in list_settings(name):
         # Chosen on validation parts of small tables; the losses are means over the classes.
         method |= {"consistency_weight": 3.0 * classes, "stabilization_weight": 30.0 * classes}
