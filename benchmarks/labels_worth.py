@@ -75,7 +75,7 @@ def flat(X: Array) -> Array:
 def classifier(name: str, epochs: int, seed: int) -> Any:
     before = (FunctionTransformer(flat), StandardScaler())
     if name == OURS:
-        return DualStudentClassifier(epochs=epochs, random_state=seed)
+        return DualStudentClassifier("dual-student", epochs=epochs, random_state=seed)
     if name == ALONE:
         return DualStudentClassifier("supervised", epochs=epochs, random_state=seed)
     if name == "LabelSpreading (7 neighbors)":

@@ -9,12 +9,19 @@ from hypothesis import settings
 from dualstudent import Run, train
 from dualstudent.cli import main
 from dualstudent.cli.console import console, messages
+from dualstudent.recipes import chooser
 from tests.support.command import Command
 from tests.support.recipes import small_recipe
 
 # A busy machine must not fail a test, and a failure must come back on the next run.
 settings.register_profile("reproducible", deadline=None, derandomize=True)
 settings.load_profile("reproducible")
+
+
+@pytest.fixture(autouse=True)
+def _cpu_without_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the same recipe be chosen on every CPU."""
+    monkeypatch.setattr(chooser, "has_fast_bfloat16", lambda: False)
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from dualstudent import Run
-from dualstudent.recipes.chooser import locate_images, use_own_images
+from dualstudent.recipes.own_images import locate_images, use_own_images
 from dualstudent.recipes.reading import to_toml
 from tests.support.digit_files import write_digits
 from tests.support.imagenet import streamed_recipe, write_imagenet

@@ -128,6 +128,7 @@ def virtual_adversarial(
         >>> [round(length, 3) for length in r.flatten(1).norm(dim=1).tolist()]
         [8.0, 8.0]
     """
+    images = images.to(torch.promote_types(images.dtype, torch.float32))  # they may be bfloat16
     with freeze_statistics(network), full_precision(images.device):
         with torch.no_grad():
             target = network(images).class_logits.softmax(dim=1)

@@ -34,8 +34,9 @@ def explain(error: ValidationError, settings: type[BaseModel], table: Table) -> 
         if problem["type"] == "missing":
             texts[key] = _explain_missing(key, problem)
         elif problem["type"] == "union_tag_invalid":
-            context = problem["ctx"]
-            texts[key] = f"{key}.name = {context['tag']!r}: use one of {context['expected_tags']}"
+            tag, known = problem["ctx"]["tag"], problem["ctx"]["expected_tags"]
+            advice = suggest(tag, (name.strip(" '") for name in known.split(",")))
+            texts[key] = f"{key}.name = {tag!r}: use one of {known}{advice}"
         elif problem["type"] == "union_tag_not_found":
             texts[key] = f"{key}.name is missing"
         elif problem["type"] == "extra_forbidden":

@@ -14,7 +14,7 @@ from dualstudent.data.images import own
 from dualstudent.data.images.decoding import VERSION, decode, resize
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import ImageSamples, hash_tensor
-from dualstudent.recipes.chooser import locate_images, use_own_images
+from dualstudent.recipes.own_images import locate_images, use_own_images
 from tests.support.digit_files import CLASSES, write_digits
 from tests.support.pictures import save_picture
 

@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from dualstudent import UserError, load_recipe, prepare
+from dualstudent import PreparedData, UserError, load_recipe, prepare
+from dualstudent.data.images.cache import decode_images
+from dualstudent.data.images.check import check_images
 from dualstudent.experiments import lengths
 from dualstudent.experiments.comparison import ComparisonRequest, plan_comparison
-from dualstudent.experiments.lengths import set_length
 from dualstudent.experiments.schema import Cell
+from dualstudent.recipes.own_images import complete_recipe, locate_images, validate_request
 from dualstudent.recipes.schema import Recipe
 from tests.support.digit_files import write_digits
 from tests.support.recipes import SMALL, small_recipe
@@ -187,23 +189,6 @@ def test_with_equal_time_lengths_are_set_once_by_the_ratio_of_times(
         plan_comparison(dataclasses.replace(request, methods=("pi", "dual-student")))
 
 
-def test_another_length_keeps_the_shares_of_the_schedule() -> None:
-    recipe = small_recipe(
-        "schedule.epochs=10",
-        "schedule.rampup_epochs=4",
-        "schedule.cosine_epochs=13",
-        "schedule.warmup_epochs=2",
-        "schedule.warmup_from=0.01",
-    )
-    schedule = set_length(recipe, 25).schedule.model_dump()
-    assert (schedule["epochs"], schedule["rampup_epochs"], schedule["warmup_epochs"]) == (25, 10, 5)
-    assert schedule["cosine_epochs"] == 32  # 32.5
-    assert set_length(recipe, 10) is recipe
-    cyclic = small_recipe("schedule.epochs=10", "schedule.cycle_from=5", "schedule.cycle_length=5")
-    with pytest.raises(UserError, match="cycle_from"):
-        set_length(cyclic, 4)
-
-
 def test_own_images_get_a_chosen_recipe_and_hidden_labels(tmp_path: Path) -> None:
     digits = write_digits(tmp_path / "digits", labeled=6, unlabeled=100, test=20)
     request = dataclasses.replace(
@@ -221,6 +206,45 @@ def test_own_images_get_a_chosen_recipe_and_hidden_labels(tmp_path: Path) -> Non
         plan_comparison(dataclasses.replace(request, ceiling=True))
     with pytest.raises(UserError, match=r"7 labels .* has 6"):
         plan_comparison(dataclasses.replace(request, labels=(70,)))
+
+
+def test_each_method_gets_what_is_chosen_for_it_from_own_images(tmp_path: Path) -> None:
+    digits = write_digits(tmp_path / "digits", labeled=6, unlabeled=100, test=20)
+    methods, changes = ("fixmatch", "dual-student", "supervised"), ("schedule.epochs=1",)
+    comparison = plan_comparison(ComparisonRequest(methods, data=digits, changes=changes))
+    assert any("that suit it" in remark for remark in comparison.remarks)
+    recipes = {cell.row: recipe for cell, recipe in comparison.recipes.items()}
+    for name, recipe in recipes.items():
+        wanted = ("schedule.epochs=1", "data.labels=all", f"method.name={name}")
+        asked = validate_request(locate_images(digits), wanted)
+        found = check_images(decode_images(asked.data.list_images(), 16, 1))
+        assert recipe == complete_recipe(asked, found, wanted)[0]
+    dual_student, others = recipes["dual-student"], (recipes["fixmatch"], recipes["supervised"])
+    assert dual_student.method.confidence_threshold == 0.6
+    assert dual_student.optimizer.learning_rate == 0.1
+    assert {each.method.confidence_threshold for each in others} == {0.8}
+    assert {each.optimizer.learning_rate for each in others} == {0.2}
+    assert [any(r.transforms.weak.affine) for r in recipes.values()] == [False, True, True]
+    shared = [(r.data, r.network, r.batch, r.schedule, r.device) for r in recipes.values()]
+    assert shared[0] == shared[1] == shared[2]
+
+
+def test_time_is_measured_with_the_views_of_each_method(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digits = write_digits(tmp_path / "digits", labeled=6, unlabeled=100, test=20)
+
+    def estimate(recipe: Recipe, data: PreparedData) -> float:
+        assert data.origin is not None
+        assert data.origin.transforms == recipe.transforms
+        return 1.0
+
+    monkeypatch.setattr(lengths, "estimate_seconds", estimate)
+    request = ComparisonRequest(
+        ("fixmatch", "supervised"), data=digits, equal="time", changes=("schedule.epochs=1",)
+    )
+    views = [recipe.transforms for recipe in plan_comparison(request).recipes.values()]
+    assert views[0] != views[1]
 
 
 def test_own_images_without_any_to_evaluate_on_cannot_be_compared(tmp_path: Path) -> None:

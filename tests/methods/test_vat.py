@@ -167,10 +167,11 @@ def test_there_is_no_direction_where_nothing_changes_the_prediction() -> None:
 class Witness(Constant):
     def __init__(self) -> None:
         super().__init__()
-        self.saw: list[tuple[bool, bool]] = []
+        self.saw: list[tuple[bool, bool, torch.dtype]] = []
 
     def forward(self, x: Tensor) -> Prediction:
-        self.saw.append((torch.is_autocast_enabled("cpu"), torch.backends.cudnn.allow_tf32))
+        fast = (torch.is_autocast_enabled("cpu"), torch.backends.cudnn.allow_tf32)
+        self.saw.append((*fast, x.dtype))
         return super().forward(x)
 
 
@@ -181,9 +182,9 @@ def test_the_search_is_made_in_full_precision(
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", allowed)
     witness = Witness()
     with torch.autocast("cpu", torch.bfloat16):
-        virtual_adversarial(witness, small_batch().views[0], 2.0, 0.1)
+        virtual_adversarial(witness, small_batch().views[0].bfloat16(), 2.0, 0.1)
         assert torch.is_autocast_enabled("cpu")
-    assert witness.saw == [(False, False)] * 2
+    assert witness.saw == [(False, False, torch.float32)] * 2
     assert torch.backends.cudnn.allow_tf32 is allowed
 
 

@@ -272,3 +272,9 @@ def test_naming_the_default_optimizer_or_schedule_drops_nothing() -> None:
         for more in ([], ["optimizer.name=sgd", "schedule.name=cosine"])
     )
     assert named == plain
+
+
+@pytest.mark.filterwarnings("error::dualstudent.errors.NotKeptWarning")
+def test_a_method_that_does_not_exist_is_refused_with_a_suggestion_and_nothing_else() -> None:
+    with pytest.raises(UserError, match=r"'fixmach'.*did you mean 'fixmatch'\?$"):
+        load_recipe("demo", ["method.name=fixmach"])

@@ -45,7 +45,7 @@ def check(
     from dualstudent.cli.own_images import print_forecast
     from dualstudent.data.images.own import list_images
     from dualstudent.data.images.tables import Columns
-    from dualstudent.recipes.chooser import locate_images, validate_request
+    from dualstudent.recipes.own_images import locate_images, validate_request
 
     changes = [] if image_size is None else [f"data.image_size={image_size}"]
     asked = validate_request(

@@ -21,7 +21,7 @@ from dualstudent.data.images.decoding import Channels
 from dualstudent.data.images.listing import Listing
 from dualstudent.data.prepare import OWN_IMAGE_SIZE, prepare
 from dualstudent.data.prepared import PreparedData
-from dualstudent.recipes.chooser import choose_form, complete_recipe
+from dualstudent.recipes.own_images import choose_form, complete_recipe
 from dualstudent.recipes.schema import Recipe
 from dualstudent.report.format import format_estimate
 from dualstudent.training.forecast import estimate_seconds, fit_epochs
@@ -44,7 +44,7 @@ def choose_recipe(
     """Choose a recipe that suits the images, print the reasons, and prepare the data.
 
     Args:
-        asked: of :func:`~dualstudent.recipes.chooser.validate_request`, with the same changes.
+        asked: of :func:`~dualstudent.recipes.own_images.validate_request`, with the same changes.
         changes: ``"key=value"`` each; they are kept, and the other settings suit them.
         budget: seconds that the training may take; default: chosen as well.
         baseline: whether to train on the labels alone, too, if that can be compared.

@@ -99,7 +99,7 @@ def _fit_into(
     if seconds is None:
         return recipe, data
     from dualstudent.data.prepare import prepare
-    from dualstudent.experiments.lengths import set_length
+    from dualstudent.recipes.length import set_length
     from dualstudent.training.forecast import fit_epochs
 
     data = data or prepare(recipe.data, recipe.seed, recipe.transforms, recipe.normalization)
@@ -110,7 +110,7 @@ def _read_request(
     recipe: str | None, data: Path | None, target: Path | None, changes: list[str]
 ) -> "tuple[Recipe, str]":
     """The recipe that the user asked for, and a name for the run."""
-    from dualstudent.recipes.chooser import locate_images, use_own_images, validate_request
+    from dualstudent.recipes.own_images import locate_images, use_own_images, validate_request
     from dualstudent.recipes.reading import load_recipe
 
     if data is None:

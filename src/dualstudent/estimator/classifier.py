@@ -1,7 +1,8 @@
 """Dual Student as a scikit-learn estimator."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Self
+from dataclasses import replace
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -24,18 +25,21 @@ from dualstudent.data.arrays import (
     prepare_arrays,
 )
 from dualstudent.data.features import FeaturePerturbation, Standardization
-from dualstudent.data.samples import Samples
-from dualstudent.data.transforms.policy import Transform, Transforms
+from dualstudent.data.prepared import PreparedData
+from dualstudent.data.samples import ImageSamples, Samples
 from dualstudent.errors import UserError
 from dualstudent.estimator.recipe import build_recipe
 from dualstudent.networks.build import AnyNetworkSettings, build_network
 from dualstudent.prediction import Prediction
+from dualstudent.recipes.schema import Recipe
 from dualstudent.stability import is_stable
 from dualstudent.training.inference import run_inference
 from dualstudent.training.trainer import Trainer
 
 _PROGRESS_LINES = 10
-_FEATURE_NOISE, _PIXEL_NOISE = 0.5, 0.15
+_FEATURE_NOISE = 0.5
+
+Auto = Literal["auto"]
 
 
 class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -45,19 +49,26 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     without a label: they are marked by −1.
 
     Args:
-        method: any name that ``dualstudent methods`` lists.
-        network: ``"auto"`` takes ``"mlp"`` for feature vectors, ``"digits-cnn"`` for
-            gray or small images and ``"cnn13"`` for others.
-        epochs: passes over all samples.
+        method: any name that ``dualstudent methods`` lists; ``"auto"`` takes Dual Student for
+            feature vectors and FixMatch for images. Methods with strong views need images.
+        network: ``"auto"`` takes ``"mlp"`` for feature vectors, and for images the network that
+            ``dualstudent train --data`` would take: ``"whitened-cnn"`` on a CPU.
+        epochs: passes over all samples; ``"auto"`` takes 100 for feature vectors, and for images
+            about 3,000 steps on a CPU and 20,000 on a GPU.
         batch_size: samples per step; less if there are fewer samples.
         labeled_batch: labeled samples per step.
-        learning_rate: at the beginning; it falls to 0 along a half cosine.
-        weight_decay: on every parameter.
+        learning_rate: the largest; it falls to 0 along a half cosine. ``"auto"`` takes 0.1 for
+            feature vectors, and what suits method and network for images.
+        weight_decay: ``"auto"`` takes 1e-4 on every parameter for feature vectors, and 5e-4 for
+            images. For these, biases and batch norm are never decayed.
         noise: σ of the Gaussian noise that perturbs a view: in standard deviations of each
-            feature (default 0.5), or on pixels that range from −1 to 1 (default 0.15).
+            feature (``"auto"``: 0.5), or on pixels that range from −1 to 1 (``"auto"``: none).
         feature_dropout: share of the features that are replaced by their mean in a view.
-        translate: largest shift of a view of an image, in pixels.
-        flip: whether views of images are mirrored at random.
+        translate: largest shift of a weak view of an image, in pixels; ``"auto"`` takes a
+            fourteenth of its shorter side.
+        flip: whether views of images are mirrored at random; ``"auto"`` mirrors them if the labels
+            show that mirror images look like their class, see
+            :func:`~dualstudent.is_mirroring_harmless`.
         method_settings: name → value for any setting of the method, as ``dualstudent methods
             NAME`` lists them.
         network_settings: name → value for any setting of the network, such as
@@ -76,6 +87,7 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             perturbed view, and confident for either.
         history_: a dictionary per epoch: learning rate, ramp, and mean loss terms by student.
         n_iter_: epochs.
+        recipe_: all settings of the training, by section, with those that were chosen.
 
     Example:
         >>> import numpy as np
@@ -90,17 +102,17 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
 
     def __init__(
         self,
-        method: str = "dual-student",
+        method: str = "auto",
         network: str = "auto",
-        epochs: int = 100,
+        epochs: int | Auto = "auto",
         batch_size: int = 128,
         labeled_batch: int = 32,
-        learning_rate: float = 0.1,
-        weight_decay: float = 1e-4,
-        noise: float | None = None,
+        learning_rate: float | Auto = "auto",
+        weight_decay: float | Auto = "auto",
+        noise: float | Auto = "auto",
         feature_dropout: float = 0.2,
-        translate: int = 1,
-        flip: bool = False,
+        translate: int | Auto = "auto",
+        flip: bool | Auto = "auto",
         method_settings: Mapping[str, Any] | None = None,
         network_settings: Mapping[str, Any] | None = None,
         random_state: int | np.random.RandomState | None = None,
@@ -142,11 +154,11 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         y = column_or_1d(y, warn=True)
         check_consistent_length(samples, y)
         self.classes_, codes = encode_labels(y)
-        data = prepare_arrays(
-            samples, codes, **self._build_perturbation(of_images=samples.ndim > 2)
-        )
+        data = prepare_arrays(samples, codes, perturbation=self._build_perturbation(samples.ndim))
         seed = int(check_random_state(self.random_state).randint(2**31))
-        trainer = Trainer(build_recipe(self.get_params(deep=False), data, seed), data)
+        recipe = build_recipe(self.get_params(deep=False), data, seed)
+        trainer = Trainer(recipe, _add_views(data, recipe))
+        self.recipe_ = recipe.model_dump(mode="json", exclude={"data"}, exclude_none=True)
         self.history_ = self._train(trainer)
         self.n_iter_ = len(self.history_)
         self._keep_network(trainer)
@@ -202,16 +214,13 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             network.load_state_dict(load_tensors(state["_network"]))
             self._network = network
 
-    def _build_perturbation(self, of_images: bool) -> dict[str, Any]:
-        """Arguments of ``prepare_arrays`` that perturb samples."""
-        noise = self.noise
-        if noise is None:
-            noise = _PIXEL_NOISE if of_images else _FEATURE_NOISE
+    def _build_perturbation(self, dimensions: int) -> FeaturePerturbation | None:
+        """What perturbs feature vectors; None for images."""
+        if dimensions > 2:
+            return None
+        noise = _FEATURE_NOISE if self.noise == "auto" else self.noise
         try:
-            if of_images:
-                weak = Transform(translate=self.translate, flip=self.flip, noise=noise)
-                return {"transforms": Transforms(weak=weak)}
-            return {"perturbation": FeaturePerturbation(noise=noise, dropout=self.feature_dropout)}
+            return FeaturePerturbation(noise=noise, dropout=self.feature_dropout)
         except ValidationError as error:
             problem = error.errors()[0]
             raise UserError(
@@ -285,6 +294,14 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
                 f"{self._sample_shape}"
             )
         return samples
+
+
+def _add_views(data: PreparedData, recipe: Recipe) -> PreparedData:
+    """The same data with the views of images that the recipe was found to need."""
+    if not isinstance(data.train, ImageSamples):
+        return data
+    views = (recipe.transforms, recipe.normalization)
+    return replace(data, train=ImageSamples(data.train.pixels, *views))
 
 
 def _set_precision(network: nn.Module, shape: tuple[int, ...]) -> nn.Module:

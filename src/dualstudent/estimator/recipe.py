@@ -1,17 +1,22 @@
-"""The recipe of the estimator: its parameters, and defaults that suit its data."""
+"""The recipe of the estimator: its parameters, and for the others values that suit its data."""
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from dualstudent.data.prepared import PreparedData
+from dualstudent.data.samples import ImageSamples
+from dualstudent.data.transforms.symmetry import may_be_mirrored
 from dualstudent.errors import UserError
 from dualstudent.methods import list_settings
-from dualstudent.recipes.reading import validate
-from dualstudent.recipes.schema import Recipe
+from dualstudent.recipes.chooser import ImageFacts, choose_recipe, suit_method, uses_strong_views
+from dualstudent.recipes.reading import merge, validate
+from dualstudent.recipes.schema import DeviceSettings, Recipe
+from dualstudent.settings import Table
 
+# For feature vectors.
+_METHOD, _EPOCHS = "dual-student", 100
 _RAMPUP = 0.1  # share of the epochs in which the unsupervised losses are ramped up
 # With the published 100 and 75, which belong to long ramps, short trainings on vectors can end with
 # one class for all: accuracy on iris, 3 seeds, 0.33 to 0.71; with these 0.83 to 0.91.
@@ -22,69 +27,88 @@ def build_recipe(parameters: Mapping[str, Any], data: PreparedData, seed: int) -
     """Build the recipe of an estimator for its data.
 
     Args:
-        parameters: of the estimator, by name.
-        data: to train on.
+        parameters: of the estimator, by name; "auto" is replaced by what suits the data.
+        data: to train on; the views of images are not made yet.
         seed: of the training.
 
     Raises:
         UserError: if a setting is wrong; names it.
     """
     given = {key: _to_python(value) for key, value in parameters.items()}
-    network = _choose_network(given["network"], given["network_settings"], data.train.shape)
-    table = {
-        "seed": seed,
-        "data": {},
-        "network": network,
-        "method": _choose_method(given, data.train.shape, len(data.classes), network),
-        "batch": _choose_batch(given["batch_size"], given["labeled_batch"], data),
+    wanted = _list_wanted(given, data)
+    table = (
+        _choose_for_images(wanted, data.train, data)
+        if isinstance(data.train, ImageSamples)
+        else _choose_for_vectors(wanted, data)
+    )
+    return validate(table | {"seed": seed, "data": {}}, "of DualStudentClassifier")
+
+
+def _list_wanted(given: Mapping[str, Any], data: PreparedData) -> Table:
+    """Return what the user set as a table of a recipe, without what is left to be chosen."""
+    epochs = given["epochs"]
+    if epochs != "auto" and not isinstance(epochs, int):
+        raise UserError(f"epochs = {epochs!r}: use a whole number, or 'auto'")
+    sections = {
+        "network": {"name": given["network"]} | (given["network_settings"] or {}),
+        "method": {"name": given["method"]} | (given["method_settings"] or {}),
         "optimizer": {key: given[key] for key in ("learning_rate", "weight_decay")},
-        "schedule": {"epochs": given["epochs"], "rampup_epochs": _RAMPUP * given["epochs"]},
+        "schedule": {"epochs": epochs},
+    }
+    if isinstance(data.train, ImageSamples):
+        weak = {key: given[key] for key in ("translate", "flip", "noise")}
+        sections["transforms"] = {"weak": weak, "strong": {"flip": given["flip"]}}
+    return _leave_out_auto(sections) | {
+        "batch": _choose_batch(given["batch_size"], given["labeled_batch"], data),
         "device": {"accelerator": given["device"]},
     }
-    return validate(table, "of DualStudentClassifier")
 
 
-def _choose_network(
-    name: str, settings: dict[str, Any] | None, shape: tuple[int, ...]
-) -> dict[str, Any]:
-    if name == "auto":
-        name = "mlp" if len(shape) == 1 else _choose_image_network(*shape)
-    return {"name": name} | (settings or {})
-
-
-def _choose_image_network(channels: int, height: int, width: int) -> str:
-    """The small network for gray or small images, the 13-layer CNN for others."""
-    return "digits-cnn" if channels == 1 or min(height, width) < 16 else "cnn13"
-
-
-def _choose_method(
-    given: Mapping[str, Any], shape: tuple[int, ...], classes: int, network: dict[str, Any]
-) -> dict[str, Any]:
-    """The published settings, except those that suit only long trainings or certain images."""
-    name, epochs = given["method"], given["epochs"]
-    chosen: dict[str, Any] = {
-        "classification_average": "labeled",  # so that a few labels have enough weight in a batch
-        "average_from": max(1, 3 * epochs // 4),
-        "average_every": 1,
-        "strong_network": _choose_strong_network(network),
+def _leave_out_auto(table: Table) -> Table:
+    return {
+        key: _leave_out_auto(value) if isinstance(value, dict) else value
+        for key, value in table.items()
+        if not (isinstance(value, str) and value == "auto")
     }
-    fields = list_settings(name)
-    if len(shape) == 1 and "stabilization_weight" in fields:
+
+
+def _choose_for_images(wanted: Table, images: ImageSamples, data: PreparedData) -> Table:
+    """Choose as ``dualstudent train --data`` does."""
+    channels, *sides = images.shape
+    device = DeviceSettings.model_construct(**wanted["device"])  # it is validated with all else
+    facts = ImageFacts(
+        channels,
+        min(sides),
+        labeled=len(data.labeled),
+        unlabeled=0 if data.fully_labeled else len(data.unlabeled),
+        may_be_mirrored=may_be_mirrored(images.pixels[data.labeled], data.labels[data.labeled]),
+        gpu=device.gpu,
+    )
+    return choose_recipe(facts, wanted).table
+
+
+def _choose_for_vectors(wanted: Table, data: PreparedData) -> Table:
+    """Choose the published settings, except those that do not suit short trainings on vectors."""
+    name = str(wanted["method"].get("name", _METHOD))
+    if uses_strong_views(name):
+        raise UserError(
+            f"method = {name!r} learns from strong views, which need images; X holds feature "
+            "vectors"
+        )
+    epochs, classes = wanted["schedule"].get("epochs", _EPOCHS), len(data.classes)
+    method: Table = {"name": name} | suit_method(name, epochs, data.train.shape)
+    if "stabilization_weight" in list_settings(name):
         # Chosen on validation parts of small tables; the losses are means over the classes.
-        chosen |= {"consistency_weight": 3.0 * classes, "stabilization_weight": 30.0 * classes}
+        method |= {"consistency_weight": 3.0 * classes, "stabilization_weight": 30.0 * classes}
     if name in _SHORT_WEIGHTS:
-        chosen["consistency_weight"] = _SHORT_WEIGHTS[name]
-    if name == "vat":
-        chosen["epsilon"] = 8 * math.sqrt(math.prod(shape) / 3072)  # 8 for CIFAR-10
-    return {key: value for key, value in chosen.items() if key in fields} | {
-        "name": name,
-        **(given["method_settings"] or {}),
+        method["consistency_weight"] = _SHORT_WEIGHTS[name]
+    chosen = {
+        "network": {"name": "mlp"},
+        "method": method,
+        "optimizer": {"learning_rate": 0.1, "weight_decay": 1e-4},
+        "schedule": {"epochs": epochs, "rampup_epochs": _RAMPUP * epochs},
     }
-
-
-def _choose_strong_network(network: dict[str, Any]) -> dict[str, Any]:
-    """The second, stronger network of Imbalanced Student."""
-    return {"name": "mlp", "hidden": [256, 128]} if network["name"] == "mlp" else {"name": "cnn13"}
+    return merge(chosen, wanted)
 
 
 def _choose_batch(size: int, labeled: int, data: PreparedData) -> dict[str, int]:

@@ -78,7 +78,8 @@ def compare(
             ``"fixmatch:pseudo_label_threshold=0.8"``.
         recipe: name or path of the recipe that all share; its section ``method`` holds for the
             method that it names, the others start from their own defaults.
-        data: own images instead of a recipe, for which one is chosen: a folder or a table.
+        data: own images instead of a recipe: a folder or a table. A recipe is chosen for each
+            method, with the views, learning rate and weights that suit it.
         labels: numbers of labels; default: that of the recipe.
         seeds: number of draws of labels.
         initial_states: number of runs per draw, with other weights, order and views.

@@ -2,24 +2,26 @@
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from dualstudent.atomic import atomic_write
 from dualstudent.data.images.cache import decode_images, measure_images
 from dualstudent.data.images.check import DataCheck, check_images
-from dualstudent.data.prepare import prepare
+from dualstudent.data.prepare import DataSettings, prepare
 from dualstudent.data.prepared import PreparedData
+from dualstudent.data.transforms.policy import Transforms
 from dualstudent.errors import UserError
-from dualstudent.experiments.lengths import measure_lengths, set_length
+from dualstudent.experiments.lengths import measure_lengths
 from dualstudent.experiments.rows import CEILING, Row, make_ceiling, parse_row
 from dualstudent.experiments.schema import Cell
 from dualstudent.generators import preserve_rng
 from dualstudent.parallel import Progress
-from dualstudent.recipes.chooser import (
+from dualstudent.recipes.length import set_length
+from dualstudent.recipes.own_images import (
     choose_form,
     complete_recipe,
     locate_images,
@@ -27,12 +29,12 @@ from dualstudent.recipes.chooser import (
 )
 from dualstudent.recipes.reading import apply_changes, merge, read_recipe_table, validate
 from dualstudent.recipes.schema import Recipe
-from dualstudent.settings import Table
 from dualstudent.training.forecast import use_one_process
 from dualstudent.training.run import Run
 from dualstudent.training.trainer import Trainer
 
 Equal = Literal["steps", "time"]
+_Build = Callable[[int | str, list[str]], Recipe]  # from labels and changes of the method
 
 _MOST_SEEDS = 1000
 _REFUSED_CHANGES = {
@@ -50,7 +52,7 @@ class ComparisonRequest:
     Attributes:
         methods: the rows, as ``METHOD`` or ``METHOD:key=value``.
         recipe: name or path of the recipe that all share; or
-        data: own images, for which a recipe is chosen.
+        data: own images, for which a recipe is chosen that suits each method.
         labels: numbers of labels; the columns. Default: that of the recipe.
         seeds: number of label draws, the same for all methods.
         initial_states: runs per draw that differ in everything random but the labels.
@@ -178,10 +180,11 @@ def plan_comparison(request: ComparisonRequest, progress: Progress | None = None
     _check_request(request)
     rows = [parse_row(text) for text in request.methods]
     lengths = _read_lengths(request)
-    bases = _build_bases(request, progress)
-    rows += [make_ceiling(validate(bases[0], request.name))] if request.ceiling else []
-    recipes = _build_recipes(request, bases, rows)
-    data = _prepare_data(recipes)
+    build, default = _find_builder(request, progress)
+    columns = request.labels or (default,)
+    rows += [make_ceiling(build(columns[0], []))] if request.ceiling else []
+    recipes = _build_recipes(request, build, columns, rows)
+    data = _prepare_cells(recipes)
     steps = _check_methods(recipes, data)
     recipes |= _lengthen_ceiling(recipes, steps)
     if request.equal == "time":
@@ -207,6 +210,8 @@ def _check_request(request: ComparisonRequest) -> None:
             f"--seeds {request.seeds} --initial-states {request.initial_states}: use 1 to "
             f"{_MOST_SEEDS} seeds, and at least one initial state"
         )
+    if request.ceiling and request.data is not None:
+        raise UserError("--ceiling needs the labels of all training images; leave it out")
     for change in request.changes:
         key = _find_key(change)
         if key in _REFUSED_CHANGES:
@@ -222,19 +227,17 @@ def _is_of_method(change: str) -> bool:
 
 
 def _build_recipes(
-    request: ComparisonRequest, bases: Sequence[Table], rows: Sequence[Row]
+    request: ComparisonRequest, build: _Build, columns: Sequence[int | str], rows: Sequence[Row]
 ) -> dict[Cell, Recipe]:
-    """The recipe of each cell: what all share, with the row's own settings."""
+    """The recipe of each cell, with the row's own settings."""
     of_methods = list(filter(_is_of_method, request.changes))
     recipes = {}
-    for base in bases:
-        labels = base["data"].get("labels", "all")
+    for labels in columns:
         for row in rows:
             own = [c for c in of_methods if row in _find_owners(c, rows)]
-            table = apply_changes(base, [*own, *row.changes])
-            recipe = validate(table, f"{request.name} with {row.name}")
+            recipe = build(labels, [*own, *row.changes])
             _check_data(recipe, row)
-            recipes[Cell(row.name, _name_column(labels))] = recipe
+            recipes[Cell(row.name, f"{labels} labels")] = recipe
     return recipes
 
 
@@ -243,10 +246,9 @@ def _check_data(recipe: Recipe, row: Row) -> None:
         raise UserError(
             f"data.split = {recipe.data.split}: a comparison draws the labels by seed; leave it out"
         )
-    if row.name == CEILING and (recipe.data.path or recipe.data.target or recipe.stages):
+    if row.name == CEILING and (recipe.data.target or recipe.stages):
         raise UserError(
-            "--ceiling needs the labels of all training images: a published data set, without "
-            "data.target, and a recipe without stages; leave it out"
+            "--ceiling needs a recipe without data.target and without stages; leave it out"
         )
 
 
@@ -258,22 +260,38 @@ def _find_owners(change: str, rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if row.has_setting(_find_key(change))] or list(rows)
 
 
-def _build_bases(request: ComparisonRequest, progress: Progress | None) -> list[Table]:
-    """What all methods share, as a recipe table for each number of labels."""
-    changes = [change for change in request.changes if not _is_of_method(change)]
+def _find_builder(
+    request: ComparisonRequest, progress: Progress | None
+) -> tuple[_Build, int | str]:
+    """How the recipe of a cell is built, and the number of labels if none is asked for."""
+    shared = [change for change in request.changes if not _is_of_method(change)]
     if request.recipe is not None:
-        table = apply_changes(read_recipe_table(request.recipe), changes)
-        own = validate(table, request.recipe).data.labels
-        return [merge(table, {"data": {"labels": n}}) for n in request.labels or (own,)]
-    assert request.data is not None
-    found = _examine_images(validate_request(locate_images(request.data), changes), progress)
-    bases = []
-    for labels in request.labels or ("all",):
-        wanted = [*changes, f"data.labels={labels}"]
-        asked = validate_request(locate_images(request.data), wanted)
-        recipe, _ = complete_recipe(asked, found, wanted)
-        bases.append(recipe.model_dump(mode="json", exclude_unset=True))
-    return bases
+        return _start_from_recipe(request.recipe, shared)
+    return _start_from_images(cast(Path, request.data), shared, progress)
+
+
+def _start_from_recipe(name: str, shared: list[str]) -> tuple[_Build, int | str]:
+    """How a recipe is built from one that all methods share, and its number of labels."""
+    table = apply_changes(read_recipe_table(name), shared)
+
+    def build(labels: int | str, own: list[str]) -> Recipe:
+        return validate(apply_changes(merge(table, {"data": {"labels": labels}}), own), name)
+
+    return build, validate(table, name).data.labels
+
+
+def _start_from_images(
+    path: Path, shared: list[str], progress: Progress | None
+) -> tuple[_Build, int | str]:
+    """How a recipe is chosen for own images, each to suit its method, and the number of labels."""
+    where = locate_images(path)
+    found = _examine_images(validate_request(where, shared), progress)
+
+    def build(labels: int | str, own: list[str]) -> Recipe:
+        wanted = [*shared, f"data.labels={labels}", *own]
+        return complete_recipe(validate_request(where, wanted), found, wanted)[0]
+
+    return build, "all"
 
 
 def _examine_images(asked: Recipe, progress: Progress | None) -> DataCheck:
@@ -285,37 +303,34 @@ def _examine_images(asked: Recipe, progress: Progress | None) -> DataCheck:
     return found
 
 
-def _prepare_data(recipes: Mapping[Cell, Recipe]) -> dict[str, PreparedData]:
-    """The data of each number of labels, which all methods share."""
-    data: dict[str, PreparedData] = {}
-    for recipe in recipes.values():
-        column = _name_column(recipe.data.labels)
-        if column not in data:
-            data[column] = prepared = prepare(
+def _prepare_cells(recipes: Mapping[Cell, Recipe]) -> dict[Cell, PreparedData]:
+    """The data of each cell; methods with the same views share them."""
+    prepared: dict[tuple[DataSettings, Transforms], PreparedData] = {}
+    data = {}
+    for cell, recipe in recipes.items():
+        key = (recipe.data, recipe.transforms)
+        if key not in prepared:
+            prepared[key] = prepare(
                 recipe.data, recipe.seed, recipe.transforms, recipe.normalization
             )
-            if not len(prepared.test_labels):
-                raise UserError(
-                    f"{' '.join(recipe.data.domains)} has no test part and too few labels to "
-                    "spare, so there is nothing to compare by; add test images"
-                )
+        data[cell] = prepared[key]
+        if not len(data[cell].test_labels):
+            raise UserError(
+                f"{' '.join(recipe.data.domains)} has no test part and too few labels to "
+                "spare, so there is nothing to compare by; add test images"
+            )
     return data
 
 
-def _name_column(labels: int | str) -> str:
-    return f"{labels} labels"
-
-
 def _check_methods(
-    recipes: Mapping[Cell, Recipe], data: Mapping[str, PreparedData]
+    recipes: Mapping[Cell, Recipe], data: Mapping[Cell, PreparedData]
 ) -> dict[Cell, int]:
     """Build every method once, so that mistakes show before the first step; count the steps."""
     steps = {}
     for cell, recipe in recipes.items():
         here = recipe.model_copy(update={"device": use_one_process(recipe.device)})
         try:
-            own = data[_name_column(recipe.data.labels)]
-            with preserve_rng(), closing(Trainer(here, own)) as trainer:
+            with preserve_rng(), closing(Trainer(here, data[cell])) as trainer:
                 steps[cell] = trainer.total_steps
         except UserError as error:
             raise UserError(f"{cell}: {error}") from error
@@ -348,6 +363,8 @@ def _list_remarks(
                 remarks.append(
                     f"{change} is set for {', '.join(owners)}; the others have no such setting."
                 )
+    if request.data is not None and len(request.methods) > 1:
+        remarks.append("Each method has the views, learning rate and weights that suit it.")
     data = [recipe.data for cell, recipe in recipes.items() if cell.row != CEILING]
     if any(d.labels == "all" and not d.validation and not d.images for d in data):
         remarks.append(

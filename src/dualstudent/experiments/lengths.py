@@ -6,10 +6,8 @@ from collections.abc import Mapping
 import torch
 
 from dualstudent.data.prepared import PreparedData
-from dualstudent.errors import UserError
 from dualstudent.experiments.schema import Cell
 from dualstudent.parallel import Progress
-from dualstudent.recipes.reading import validate
 from dualstudent.recipes.schema import Recipe
 from dualstudent.training.forecast import estimate_seconds
 
@@ -18,7 +16,7 @@ _ROUNDS = 3  # in which each cell is measured once; another program slows down o
 
 def measure_lengths(
     recipes: Mapping[Cell, Recipe],
-    data: Mapping[str, PreparedData],
+    data: Mapping[Cell, PreparedData],
     known: Mapping[str, int],
     progress: Progress | None = None,
 ) -> dict[str, int]:
@@ -29,7 +27,7 @@ def measure_lengths(
 
     Args:
         recipes: of each cell; those of the first row keep their length.
-        data: column → its data.
+        data: of each cell.
         known: cell → epochs that were found before; they stay.
         progress: is told how many cells have been measured.
 
@@ -48,33 +46,8 @@ def measure_lengths(
     return lengths
 
 
-def set_length(recipe: Recipe, epochs: int) -> Recipe:
-    """The recipe with another number of epochs; ramp-up and warm-up keep their share of it.
-
-    Raises:
-        UserError: if the recipe has stages, or its schedule does not allow that length.
-
-    Example:
-        >>> from dualstudent import load_recipe
-        >>> longer = set_length(load_recipe("demo"), 40).schedule
-        >>> longer.epochs, longer.rampup_epochs
-        (40, 10.0)
-    """
-    if recipe.stages:
-        raise UserError("--equal time does not go with stages; use a recipe without them")
-    if epochs == recipe.schedule.epochs:
-        return recipe
-    ratio = epochs / recipe.schedule.epochs
-    schedule = recipe.schedule.model_dump(exclude_none=True) | {"epochs": epochs}
-    schedule |= {key: schedule[key] * ratio for key in ("rampup_epochs", "warmup_epochs")}
-    if "cosine_epochs" in schedule:
-        schedule["cosine_epochs"] = round(schedule["cosine_epochs"] * ratio)
-    table = recipe.model_dump(mode="json", exclude_none=True) | {"schedule": schedule}
-    return validate(table, f"with {epochs} epochs of {recipe.method.name}")
-
-
 def _measure(
-    recipes: Mapping[Cell, Recipe], data: Mapping[str, PreparedData], progress: Progress | None
+    recipes: Mapping[Cell, Recipe], data: Mapping[Cell, PreparedData], progress: Progress | None
 ) -> dict[Cell, float]:
     """Seconds of a run of each cell on one core, the least of several estimates."""
     seconds = dict.fromkeys(recipes, math.inf)
@@ -85,7 +58,7 @@ def _measure(
         if progress:
             progress.on_start(0, len(turns))
         for number, cell in enumerate(turns, start=1):
-            estimate = estimate_seconds(recipes[cell], data[cell.column])
+            estimate = estimate_seconds(recipes[cell], data[cell])
             seconds[cell] = min(seconds[cell], estimate)
             if progress:
                 progress.on_step(number)

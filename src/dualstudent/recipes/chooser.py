@@ -1,44 +1,60 @@
-"""Chooses a recipe for own images, with a reason for every choice."""
+"""Chooses a recipe from a few facts about images, with a reason for every choice."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import torch
 
 from dualstudent.batch import count_epoch_steps
-from dualstudent.data.images.check import DataCheck
-from dualstudent.data.images.decoding import Channels
-from dualstudent.data.prepare import OF_PUBLISHED
-from dualstudent.data.splits import count_held_out, count_labeled
-from dualstudent.errors import UserError
-from dualstudent.methods import METHODS
-from dualstudent.recipes.reading import apply_changes, merge, read_recipe_table, validate
-from dualstudent.recipes.schema import Recipe
+from dualstudent.methods import METHODS, list_settings
+from dualstudent.recipes.reading import merge
 from dualstudent.settings import Table
 
+AS_SET = "as you set it"
+"""The reason of a setting that the user gave."""
+
 # Networks to choose from, with their learning rates; other networks, and Dual Student, have 0.1.
-_LEARNING_RATES = {"whitened-cnn": 0.2, "cnn13": 0.03, "resnext50": 0.03}
+LEARNING_RATES = {"whitened-cnn": 0.2, "cnn13": 0.03, "resnext50": 0.03}
+LABELED, UNLABELED = 32, 96  # samples per batch, as in the demo
+
 _LEARNING_RATE = 0.1
-_METHOD = {"name": "fixmatch", "classification_average": "labeled"}
+_METHOD = "fixmatch"
 _DUAL_STUDENT = {  # if it is asked for
-    "name": "dual-student",
     "consistency_weight": 10,
     "stabilization_weight": 100,
     "confidence_threshold": 0.6,
-    "classification_average": "labeled",
 }
-_STEPS = {"cpu": 3_000, "cuda": 20_000}
-_SIZES = {"cpu": (32, 64), "cuda": (32, 64, 128, 224)}
-_SMALLEST = 16  # pixels a side, enough for every network to choose from
+_STEPS, _STEPS_ON_CUDA = 3_000, 20_000
 _PHOTO = 128  # pixels a side from which a network for photos is chosen
 _LARGE = 48  # pixels a side from which a network has one more block
 _RANDAUGMENT = 2  # operations per strong view
 _AFFINE = (10.0, 0.1, 0.1, 0.05)  # of strong views: degrees, log scale, shear, shift
 _GENTLE_AFFINE = (15.0, 0.1, 0.15, 0.05)  # of weak views, for methods that have no strong ones
 _CUTOUT = 0.5
-_LABELED, _UNLABELED = 32, 96  # samples per batch, as in the demo
-_LABELS_TO_SPARE, _VALIDATION = 10, 0.2
 _FEWEST_EPOCHS, _TESTS = 2, 20
+
+
+@dataclass(frozen=True)
+class ImageFacts:
+    """What a recipe is chosen from.
+
+    Attributes:
+        channels: of the images.
+        size: shorter side in pixels, as trained on.
+        labeled: number of images to train with that have a label.
+        unlabeled: number of images for the unsupervised terms; 0 if all have a label.
+        may_be_mirrored: whether mirror images look like their class.
+        gpu: the GPU that is used; None for a CPU.
+    """
+
+    channels: int
+    size: int
+    labeled: int
+    unlabeled: int
+    may_be_mirrored: bool
+    gpu: Literal["cuda", "mps"] | None
 
 
 @dataclass(frozen=True)
@@ -46,7 +62,7 @@ class Choice:
     """A chosen recipe with reasons.
 
     Attributes:
-        table: the recipe as a table, not validated yet.
+        table: the recipe as a table without its data, not validated yet.
         reasons: key → why it has its value.
     """
 
@@ -54,151 +70,144 @@ class Choice:
     reasons: dict[str, str]
 
 
-def locate_images(path: Path, **others: Path | str | None) -> Table:
-    """Make the section ``data`` of a recipe for a folder or table and its other settings."""
-    return {"path": str(path)} | {k: str(v) for k, v in others.items() if v is not None}
-
-
-def use_own_images(recipe: str, where: Table, changes: Sequence[str]) -> Recipe:
-    """Load a recipe and replace its data by own images.
-
-    Args:
-        recipe: name or path.
-        where: section ``data`` from :func:`locate_images`.
-        changes: ``"key=value"`` each.
-
-    Raises:
-        UserError: if the recipe is invalid.
-    """
-    table = read_recipe_table(recipe)
-    replaced = (*OF_PUBLISHED, "labels")  # these are meant for the data that the recipe names
-    kept = {key: value for key, value in table.get("data", {}).items() if key not in replaced}
-    return validate(apply_changes(table | {"data": kept | where}, changes), recipe)
-
-
-def validate_request(where: Table, changes: Sequence[str] = ()) -> Recipe:
-    """Validate the user's settings before the images are read.
-
-    Args:
-        where: section ``data`` from :func:`locate_images`.
-        changes: ``"key=value"`` each.
-
-    Returns:
-        A recipe of which only data, seed and device are meaningful.
-
-    Raises:
-        UserError: if a setting is invalid.
-    """
-    wanted = apply_changes({}, changes)
-    batch = {"size": _LABELED + _UNLABELED, "labeled": _LABELED}
-    refused: list[UserError] = []
-    for name in _LEARNING_RATES:  # the network, and so its valid keys, are not chosen yet
-        table = _make_table(where, {}, {"name": name}, batch, 1, wanted)
-        try:
-            return validate(table, f"chosen for {where['path']}")
-        except UserError as error:
-            refused.append(error)
-    raise refused[0]
-
-
-def choose_form(asked: Recipe, typical: int, is_gray: bool) -> tuple[int, Channels]:
-    """Choose size (pixels a side) and channels of the images, unless the user set them.
-
-    Args:
-        asked: recipe from :func:`validate_request`.
-        typical: median length of the short side in pixels.
-        is_gray: whether the images are known to have no color.
-    """
-    data = asked.data
-    size = data.image_size or _choose_size(typical, asked.device.gpu == "cuda")
-    return size, 1 if is_gray and "channels" not in data.model_fields_set else data.channels
-
-
-def complete_recipe(
-    asked: Recipe, check: DataCheck, changes: Sequence[str]
-) -> tuple[Recipe, dict[str, str]]:
-    """Choose a recipe that suits the images and the user's settings.
-
-    Args:
-        asked: recipe from :func:`validate_request`, with the same changes.
-        check: check of the images, in the form of :func:`choose_form`.
-        changes: ``"key=value"`` each; they take precedence.
-
-    Returns:
-        The recipe, and key → why it has its value.
-    """
-    choice = choose_recipe(check, asked.device.gpu == "cuda", apply_changes({}, changes))
-    where = asked.data.model_dump(mode="json", exclude_unset=True)
-    recipe = validate(merge(choice.table, {"data": where}), f"chosen for {asked.data.path}")
-    return recipe, choice.reasons
-
-
-def choose_recipe(check: DataCheck, cuda: bool, wanted: Mapping[str, Any] | None = None) -> Choice:
+def choose_recipe(facts: ImageFacts, wanted: Table | None = None) -> Choice:
     """Choose a recipe that suits the images, this machine, and the user's settings.
 
     Args:
-        check: check of the images, at the size of the run.
-        cuda: whether a CUDA GPU is used; otherwise the recipe is small enough for a CPU.
-        wanted: the user's settings as a valid recipe table.
+        facts: about the images and the machine.
+        wanted: the user's settings as a recipe table; they take precedence.
+
+    Example:
+        >>> digits = ImageFacts(1, 28, 100, 2_000, may_be_mirrored=False, gpu=None)
+        >>> choose_recipe(digits).table["network"]
+        {'name': 'whitened-cnn', 'widths': [16, 32, 64]}
     """
-    wanted = dict(wanted or {})
-    data, reasons = _choose_data(check, cuda, wanted.get("data", {}))
-    held_out = sum(count_held_out(count, data["validation"]) for count in check.labeled.values())
-    labeled, unlabeled = sum(check.labeled.values()) - held_out, check.unlabeled
-    if data["validation"]:  # in the worst case, all copies are of held-out images
-        labeled -= check.labeled_copies
-        unlabeled = unlabeled and max(1, unlabeled - check.unlabeled_copies)
-    given = labeled
-    labeled = count_labeled(data.get("labels", "all"), given, len(check.labeled))
-    unlabeled += given - labeled
-    network, why_network = _choose_network(data["channels"], data["image_size"], cuda)
-    method = _choose_method(wanted)
-    views, why_views = _choose_views(check, data["image_size"], method)
-    batch = _choose_batch(labeled, unlabeled, wanted.get("batch", {}))
+    wanted = wanted or {}
+    network, why_network = _choose_network(facts)
+    views, why_views = _choose_views(facts, find_method(wanted))
+    batch = _choose_batch(facts, wanted.get("batch", {}))
     # At least 1: training refuses a batch that cannot be filled, and says why.
-    per_epoch = max(1, count_epoch_steps(labeled, unlabeled, batch["size"], batch["labeled"]))
-    default = max(_FEWEST_EPOCHS, round(_STEPS["cuda" if cuda else "cpu"] / per_epoch))
+    size, labeled = batch["size"], batch["labeled"]
+    per_epoch = max(1, count_epoch_steps(facts.labeled, facts.unlabeled, size, labeled))
+    steps = _STEPS_ON_CUDA if facts.gpu == "cuda" else _STEPS
+    default = max(_FEWEST_EPOCHS, round(steps / per_epoch))
     epochs = wanted.get("schedule", {}).get("epochs", default)
-    reasons |= {
+    reasons = {
         "network.name": why_network,
         "method.name": "learns from unlabeled images by their strongly changed views; "
         "'dualstudent methods' lists others",
-        "batch.labeled": _explain_labeled(batch["labeled"], labeled),
-        "batch.size": _explain_batch(batch, unlabeled),
+        "batch.labeled": _explain_labeled(labeled, facts.labeled),
+        "batch.size": _explain_batch(batch, facts.unlabeled),
         "schedule.epochs": f"of {per_epoch:,} steps each, {epochs * per_epoch:,} in all",
         **why_views,
     }
-    set_already = dict.fromkeys(_list_keys(wanted), "as you set it")
-    return Choice(
-        _make_table(data, views, network, batch, epochs, wanted),
-        {key: set_already.get(key, reason) for key, reason in reasons.items()},
-    )
+    table = make_table(facts, views, network, batch, epochs, wanted)
+    if "precision" in table["device"]:
+        reasons["device.precision"] = "this CPU computes with bfloat16 nearly twice as fast"
+    set_already = dict.fromkeys(_list_keys(wanted), AS_SET)
+    return Choice(table, {key: set_already.get(key, why) for key, why in reasons.items()})
 
 
-def _make_table(
-    data: Table,
+def make_table(
+    facts: ImageFacts,
     views: Table,
     network: Table,
-    batch: dict[str, int],
+    batch: Mapping[str, int],
     epochs: int,
     wanted: Table,
 ) -> Table:
     """Make the recipe of what was chosen, with the user's settings."""
+    name, trained = find_method(wanted), _find_network(network, wanted)
     chosen = {
-        "data": data,
         "transforms": views,
         "network": network,
-        "method": _DUAL_STUDENT if _choose_method(wanted) == "dual-student" else _METHOD,
-        "batch": batch,
+        "method": _choose_method(name, epochs, facts),
+        "batch": dict(batch),
         "optimizer": {
-            "learning_rate": _choose_learning_rate(network["name"], wanted),
+            "learning_rate": _choose_learning_rate(name, trained),
             "weight_decay": 5e-4,
             "decay_norms_and_biases": False,
         },
         "schedule": _make_schedule(epochs, wanted),
         "evaluation": {"every": max(1, epochs // _TESTS)},
+        "device": _choose_device(facts, trained),
     }
     return merge(chosen, wanted)
+
+
+def find_method(wanted: Table) -> str:
+    """Return the name of the method that the user set, or else of the one that is chosen."""
+    return str(_look_up(wanted, "method", "name") or _METHOD)
+
+
+def uses_strong_views(name: str) -> bool:
+    """Return whether a method learns from strong views, which only images have.
+
+    Example:
+        >>> uses_strong_views("fixmatch"), uses_strong_views("dual-student")
+        (True, False)
+    """
+    return any(
+        "strong" in policies
+        for method in METHODS
+        if method.Settings.model_fields["name"].default == name
+        for policies in method.views
+    )
+
+
+def has_fast_bfloat16() -> bool:
+    """Return whether this CPU has instructions for bfloat16; others imitate it, slowly."""
+    checks = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")  # torch may lack them
+    return any(getattr(torch.cpu, check, bool)() for check in checks)
+
+
+def suit_method(name: str, epochs: int, shape: tuple[int, ...]) -> Table:
+    """Return the settings of a method whose defaults suit only long trainings or certain data.
+
+    Args:
+        name: of the method.
+        epochs: length of the training.
+        shape: of a sample, (channels, H, W) or (features,).
+
+    Example:
+        >>> suit_method("pi+fastswa", 100, (3, 32, 32))
+        {'classification_average': 'labeled', 'average_from': 75, 'average_every': 1}
+    """
+    of_vectors = {"name": "mlp", "hidden": [256, 128]}
+    chosen = {
+        "classification_average": "labeled",  # so that a few labels have enough weight in a batch
+        "average_from": max(1, 3 * epochs // 4),
+        "average_every": 1,
+        "strong_network": of_vectors if len(shape) == 1 else {"name": "cnn13"},
+    }
+    if name == "vat":
+        chosen["epsilon"] = 8 * math.sqrt(math.prod(shape) / 3072)  # 8 for CIFAR-10
+    known = list_settings(name)
+    return {key: value for key, value in chosen.items() if key in known}
+
+
+def _choose_method(name: str, epochs: int, facts: ImageFacts) -> Table:
+    own = _DUAL_STUDENT if name == "dual-student" else {}
+    shape = (facts.channels, facts.size, facts.size)
+    return {"name": name} | suit_method(name, epochs, shape) | own
+
+
+def _find_network(chosen: Table, wanted: Table) -> str:
+    """Return the name of the network that the user set, or else of the chosen one."""
+    return str(_look_up(wanted, "network", "name") or chosen["name"])
+
+
+def _choose_learning_rate(method: str, network: str) -> float:
+    if method == "dual-student":
+        return _LEARNING_RATE
+    return LEARNING_RATES.get(network, _LEARNING_RATE)
+
+
+def _choose_device(facts: ImageFacts, network: str) -> Table:
+    """Choose the precision; the error of the whitened CNN is the same with both."""
+    if facts.gpu is None and network == "whitened-cnn" and has_fast_bfloat16():
+        return {"precision": "bf16-mixed"}
+    return {}
 
 
 def _make_schedule(epochs: int, wanted: Table) -> Table:
@@ -208,35 +217,38 @@ def _make_schedule(epochs: int, wanted: Table) -> Table:
     return schedule | {"warmup_epochs": min(1.0, epochs / 4), "warmup_from": 0.0}
 
 
-def _choose_method(wanted: Table) -> str:
-    return str(_look_up(wanted, "method", "name") or _METHOD["name"])
-
-
-def _choose_learning_rate(network: str, wanted: Table) -> float:
-    if _choose_method(wanted) == "dual-student":
-        return _LEARNING_RATE
-    name = str(_look_up(wanted, "network", "name") or network)
-    return _LEARNING_RATES.get(name, _LEARNING_RATE)
-
-
 def _look_up(wanted: Table, section: str, key: str) -> Any:
     """Return a setting of the user; None if there is none, or if the section is invalid."""
     table = wanted.get(section)
     return table.get(key) if isinstance(table, dict) else None
 
 
-def _choose_views(check: DataCheck, size: int, method: str) -> tuple[Table, dict[str, str]]:
+def _choose_network(facts: ImageFacts) -> tuple[Table, str]:
+    if facts.gpu == "cuda" and facts.channels == 3:
+        if facts.size >= _PHOTO:
+            return {"name": "resnext50"}, f"for photos of {_PHOTO} pixels or more, on a GPU"
+        return {"name": "cnn13"}, "the paper's network for small images, on a GPU"
+    halvings = max(1, (facts.size - 1).bit_length() - 1)  # as often as the map can be halved
+    blocks = min(3 if facts.size < _LARGE else 4, halvings)
+    first = 16 if facts.channels == 1 or blocks == 4 else 32
+    widths = [first * 2**block for block in range(blocks)]
+    return {"name": "whitened-cnn", "widths": widths}, "learns fastest on a CPU"
+
+
+def _choose_views(facts: ImageFacts, method: str) -> tuple[Table, dict[str, str]]:
     """Choose weak and strong views, with reasons."""
-    flip = check.may_be_mirrored
-    weak: Table = {"translate": max(1, size // 14), "flip": flip}
-    strong = {"flip": flip, "randaugment": _RANDAUGMENT, "affine": _AFFINE, "cutout": _CUTOUT}
+    flip = facts.may_be_mirrored
+    weak: Table = {"translate": max(1, facts.size // 14), "flip": flip}
+    strong: Table = {"flip": flip, "affine": _AFFINE, "cutout": _CUTOUT}
+    if facts.channels in (1, 3):  # its operations are for gray or colors
+        strong["randaugment"] = _RANDAUGMENT
     reasons = {
         "transforms.weak.translate": "weak views are shifted by up to a fourteenth of the image",
         "transforms.weak.flip": "mirror images look like their class"
         if flip
         else "mirror images may be of another class, as those of digits are",
     }
-    if _uses_strong_views(method):
+    if uses_strong_views(method):
         reasons["transforms.strong.randaugment"] = (
             "strong views are also changed by so many random operations, turned, scaled and "
             "sheared a little, and lack a part"
@@ -249,85 +261,15 @@ def _choose_views(check: DataCheck, size: int, method: str) -> tuple[Table, dict
     return {"weak": weak, "strong": strong}, reasons
 
 
-def _uses_strong_views(name: str) -> bool:
-    return any(
-        "strong" in policies
-        for method in METHODS
-        if method.Settings.model_fields["name"].default == name
-        for policies in method.views
-    )
-
-
-def _choose_data(
-    check: DataCheck, cuda: bool, wanted: Mapping[str, Any]
-) -> tuple[Table, dict[str, str]]:
-    """Choose size, channels and validation share, with reasons."""
-    validation, why_validation = _choose_validation(check)
-    chosen = {
-        "image_size": check.size,
-        "channels": 1 if check.is_gray else 3,
-        "validation": validation,
-    }
-    reasons = {
-        "data.image_size": _explain_size(check.typical, check.size, cuda),
-        "data.channels": f"the images are {'gray' if check.is_gray else 'in color'}",
-        "data.validation": why_validation,
-    }
-    return chosen | dict(wanted), reasons
-
-
-def _choose_size(typical: int, cuda: bool) -> int:
-    """Keep small images nearly at their size; for others take the largest size up to theirs."""
-    sizes = _SIZES["cuda" if cuda else "cpu"]
-    if typical <= sizes[0]:
-        return max(_SMALLEST, 4 * round(typical / 4))
-    return max(size for size in sizes if size <= typical)
-
-
-def _explain_size(typical: int, size: int, cuda: bool) -> str:
-    why = f"half of the images have a short side of {typical:,} pixels or more"
-    if size == _SMALLEST > typical + 2:
-        return f"{why}; {size} is the least"
-    if size == _SIZES["cuda" if cuda else "cpu"][-1] < typical:
-        return (
-            f"{why}; {size} is the most that is chosen {'' if cuda else 'without a GPU'}".rstrip()
-        )
-    return why
-
-
-def _choose_network(channels: int, size: int, cuda: bool) -> tuple[Table, str]:
-    if cuda and channels == 3 and size >= _PHOTO:
-        return {"name": "resnext50"}, f"for photos of {_PHOTO} pixels or more, on a GPU"
-    if cuda and channels == 3:
-        return {"name": "cnn13"}, "the paper's network for small images, on a GPU"
-    blocks = 3 if size < _LARGE else 4
-    first = 16 if channels == 1 or blocks == 4 else 32
-    widths = [first * 2**block for block in range(blocks)]
-    return {"name": "whitened-cnn", "widths": widths}, "learns fastest on a CPU"
-
-
-def _choose_validation(check: DataCheck) -> tuple[float, str]:
-    """Choose the share of labels to hold out, with a reason."""
-    labels, classes = sum(check.labeled.values()), len(check.labeled)
-    if any(check.test.values()):
-        return 0.0, "there is a test part"
-    if labels < _LABELS_TO_SPARE * classes:
-        return 0.0, (
-            f"{labels} labels for {classes} classes are too few to spare any (fewer than "
-            f"{_LABELS_TO_SPARE} a class on average), so the model is not evaluated"
-        )
-    return _VALIDATION, "there is no test part; this share of the labels is the validation part"
-
-
-def _choose_batch(labeled: int, unlabeled: int, wanted: Mapping[str, int]) -> dict[str, int]:
-    """Choose the composition of a batch."""
-    if not unlabeled:
-        default = max(2, min(_LABELED + _UNLABELED, labeled))
+def _choose_batch(facts: ImageFacts, wanted: Mapping[str, int]) -> dict[str, int]:
+    """Choose the composition of a batch: its size, and how many of it have a label."""
+    if not facts.unlabeled:
+        default = max(2, min(LABELED + UNLABELED, facts.labeled))
         size = wanted.get("size", wanted.get("labeled", default))
         return {"size": size, "labeled": size}
-    share = wanted.get("size", _LABELED + _UNLABELED) * _LABELED // (_LABELED + _UNLABELED)
-    known = wanted.get("labeled", max(1, min(_LABELED, share, labeled)))
-    size = wanted.get("size", known + min(_UNLABELED, unlabeled))
+    share = wanted.get("size", LABELED + UNLABELED) * LABELED // (LABELED + UNLABELED)
+    known = wanted.get("labeled", max(1, min(LABELED, share, facts.labeled)))
+    size = wanted.get("size", known + min(UNLABELED, facts.unlabeled))
     return {"size": size, "labeled": known}
 
 

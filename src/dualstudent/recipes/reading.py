@@ -194,6 +194,8 @@ def _warn_of_dropped(before: Table, after: Table, where: str) -> None:
         new = after.get(key)
         if not (isinstance(old, dict) and isinstance(new, dict)) or _has_same_name(key, old, new):
             continue
+        if key == "method" and not list_settings(new["name"]):
+            continue  # there is no such method, which is what the user should read
         # A setting of the task is only missing where the method has nothing to set.
         lost = [f"{k} = {v!r}" for k, v in old.items() if k not in new and k not in TASK_SETTINGS]
         if lost:

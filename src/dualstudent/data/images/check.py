@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 from dualstudent.data.images.cache import DecodedImages
 from dualstudent.data.images.duplicates import find_exact_duplicates, find_near_duplicates
 from dualstudent.data.images.listing import Listing
-from dualstudent.data.transforms.symmetry import is_mirroring_harmless
+from dualstudent.data.transforms.symmetry import may_be_mirrored
 
 # With three labels, one for validation leaves only two to learn from.
 _FEW_LABELS = 4
 _IMBALANCE = 10
-_LABELS_TO_JUDGE = 10  # per class; with fewer, mirrored digits pass for others by chance
 _TINY = 8  # pixels of the short side; digits need at least these
 _ENLARGED = 2
 _LONG = 2  # aspect ratio: the center square has less than half of the image
@@ -115,7 +114,7 @@ def check_images(images: DecodedImages) -> DataCheck:
         typical=int(np.median(images.sizes.min(axis=1))),
         is_gray=images.is_gray,
         size=images.pixels.shape[-1],
-        may_be_mirrored=_may_be_mirrored(images),
+        may_be_mirrored=_judge_mirroring(images),
         findings=tuple(sorted(findings, key=lambda finding: finding.severity)),
         **_count_copies(images),
     )
@@ -130,13 +129,10 @@ def _count_copies(images: DecodedImages) -> dict[str, int]:
     }
 
 
-def _may_be_mirrored(images: DecodedImages) -> bool:
+def _judge_mirroring(images: DecodedImages) -> bool:
     labeled = np.array(images.listing.labeled)
-    if len(labeled) < _LABELS_TO_JUDGE * len(images.listing.classes):
-        return False
     labels = torch.tensor([images.listing.labels[i] for i in labeled])
-    pixels = torch.from_numpy(images.pixels[images.rows[labeled]])
-    return is_mirroring_harmless(pixels, labels)
+    return may_be_mirrored(torch.from_numpy(images.pixels[images.rows[labeled]]), labels)
 
 
 def _count(listing: Listing, indices: Iterable[int]) -> dict[str, int]:

@@ -6,6 +6,7 @@ from torch import Tensor
 _KEPT = 0.75  # how much of its accuracy a nearest neighbor may keep at least
 _DEVIATIONS = 2  # above chance, so that there is something to keep
 _MOST = 2000  # images that are compared with each other
+_LABELS_TO_JUDGE = 10  # per class; with fewer, mirrored digits pass for others by chance
 
 
 def is_mirroring_harmless(pixels: Tensor, labels: Tensor) -> bool:
@@ -38,6 +39,17 @@ def is_mirroring_harmless(pixels: Tensor, labels: Tensor) -> bool:
     chance = float((labels.bincount() / len(labels)).square().sum())
     deviation = (chance * (1 - chance) / len(labels)) ** 0.5
     return mirrored >= _KEPT * own and mirrored > chance + _DEVIATIONS * deviation
+
+
+def may_be_mirrored(pixels: Tensor, labels: Tensor) -> bool:
+    """Decide whether views are mirrored: if it is harmless, and there are enough labels to judge.
+
+    Args:
+        pixels: (N, channels, H, W) uint8.
+        labels: (N,) int64, classes from 0; ten a class on average are enough.
+    """
+    enough = len(labels) >= _LABELS_TO_JUDGE * len(labels.bincount().nonzero())
+    return enough and is_mirroring_harmless(pixels, labels)
 
 
 def _find_hits(pixels: Tensor, views: Tensor, labels: Tensor) -> float:

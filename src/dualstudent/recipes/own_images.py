@@ -1,0 +1,176 @@
+"""Recipes for own images: a recipe with other data, or one that is chosen to suit the images."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dualstudent.data.images.check import DataCheck
+from dualstudent.data.images.decoding import Channels
+from dualstudent.data.prepare import OF_PUBLISHED
+from dualstudent.data.splits import count_held_out, count_labeled
+from dualstudent.errors import UserError
+from dualstudent.recipes.chooser import (
+    AS_SET,
+    LABELED,
+    LEARNING_RATES,
+    UNLABELED,
+    ImageFacts,
+    choose_recipe,
+    make_table,
+)
+from dualstudent.recipes.reading import apply_changes, merge, read_recipe_table, validate
+from dualstudent.recipes.schema import Recipe
+from dualstudent.settings import Table
+
+_SIZES, _SIZES_ON_CUDA = (32, 64), (32, 64, 128, 224)
+_SMALLEST = 16  # pixels a side, enough for every network to choose from
+_LABELS_TO_SPARE, _VALIDATION = 10, 0.2
+
+
+def locate_images(path: Path, **others: Path | str | None) -> Table:
+    """Make the section ``data`` of a recipe for a folder or table and its other settings."""
+    return {"path": str(path)} | {k: str(v) for k, v in others.items() if v is not None}
+
+
+def use_own_images(recipe: str, where: Table, changes: Sequence[str]) -> Recipe:
+    """Load a recipe and replace its data by own images.
+
+    Args:
+        recipe: name or path.
+        where: section ``data`` from :func:`locate_images`.
+        changes: ``"key=value"`` each.
+
+    Raises:
+        UserError: if the recipe is invalid.
+    """
+    table = read_recipe_table(recipe)
+    replaced = (*OF_PUBLISHED, "labels")  # these are meant for the data that the recipe names
+    kept = {key: value for key, value in table.get("data", {}).items() if key not in replaced}
+    return validate(apply_changes(table | {"data": kept | where}, changes), recipe)
+
+
+def validate_request(where: Table, changes: Sequence[str] = ()) -> Recipe:
+    """Validate the user's settings before the images are read.
+
+    Args:
+        where: section ``data`` from :func:`locate_images`.
+        changes: ``"key=value"`` each.
+
+    Returns:
+        A recipe of which only data, seed and device are meaningful.
+
+    Raises:
+        UserError: if a setting is invalid.
+    """
+    wanted = merge({"data": where}, apply_changes({}, changes))
+    unknown = ImageFacts(3, _SMALLEST, LABELED, UNLABELED, may_be_mirrored=False, gpu=None)
+    batch = {"size": LABELED + UNLABELED, "labeled": LABELED}
+    refused: list[UserError] = []
+    for name in LEARNING_RATES:  # the network, and so its valid keys, are not chosen yet
+        table = make_table(unknown, {}, {"name": name}, batch, 1, wanted)
+        try:
+            return validate(table, f"chosen for {where['path']}")
+        except UserError as error:
+            refused.append(error)
+    raise refused[0]
+
+
+def choose_form(asked: Recipe, typical: int, is_gray: bool) -> tuple[int, Channels]:
+    """Choose size (pixels a side) and channels of the images, unless the user set them.
+
+    Args:
+        asked: recipe from :func:`validate_request`.
+        typical: median length of the short side in pixels.
+        is_gray: whether the images are known to have no color.
+    """
+    data = asked.data
+    size = data.image_size or _choose_size(typical, asked.device.gpu == "cuda")
+    return size, 1 if is_gray and "channels" not in data.model_fields_set else data.channels
+
+
+def complete_recipe(
+    asked: Recipe, check: DataCheck, changes: Sequence[str]
+) -> tuple[Recipe, dict[str, str]]:
+    """Choose a recipe that suits the images and the user's settings.
+
+    Args:
+        asked: recipe from :func:`validate_request`, with the same changes.
+        check: check of the images, in the form of :func:`choose_form`.
+        changes: ``"key=value"`` each; they take precedence.
+
+    Returns:
+        The recipe, and key → why it has its value.
+    """
+    wanted, gpu = apply_changes({}, changes), asked.device.gpu
+    data, reasons = _choose_data(check, gpu == "cuda", wanted.get("data", {}))
+    labeled, unlabeled = _count_samples(check, data)
+    facts = ImageFacts(
+        data["channels"], data["image_size"], labeled, unlabeled, check.may_be_mirrored, gpu
+    )
+    choice = choose_recipe(facts, wanted)
+    where = asked.data.model_dump(mode="json", exclude_unset=True)
+    table = choice.table | {"data": data | where}
+    return validate(table, f"chosen for {asked.data.path}"), reasons | choice.reasons
+
+
+def _count_samples(check: DataCheck, data: Table) -> tuple[int, int]:
+    """Count the labeled and the unlabeled images that a run can be sure to train with."""
+    held_out = sum(count_held_out(count, data["validation"]) for count in check.labeled.values())
+    given, unlabeled = sum(check.labeled.values()) - held_out, check.unlabeled
+    if data["validation"]:  # in the worst case, all copies are of held-out images
+        given -= check.labeled_copies
+        unlabeled = unlabeled and max(1, unlabeled - check.unlabeled_copies)
+    labeled = count_labeled(data.get("labels", "all"), given, len(check.labeled))
+    return labeled, unlabeled + given - labeled
+
+
+def _choose_data(
+    check: DataCheck, cuda: bool, wanted: Mapping[str, Any]
+) -> tuple[Table, dict[str, str]]:
+    """Choose size, channels and validation share, with reasons."""
+    validation, why_validation = _choose_validation(check)
+    chosen = {
+        "image_size": check.size,
+        "channels": 1 if check.is_gray else 3,
+        "validation": validation,
+    }
+    reasons = {
+        "image_size": _explain_size(check.typical, check.size, cuda),
+        "channels": f"the images are {'gray' if check.is_gray else 'in color'}",
+        "validation": why_validation,
+    }
+    return chosen | dict(wanted), {
+        f"data.{key}": AS_SET if key in wanted else reason for key, reason in reasons.items()
+    }
+
+
+def _choose_size(typical: int, cuda: bool) -> int:
+    """Keep small images nearly at their size; for others take the largest size up to theirs."""
+    sizes = _SIZES_ON_CUDA if cuda else _SIZES
+    if typical <= sizes[0]:
+        return max(_SMALLEST, 4 * round(typical / 4))
+    return max(size for size in sizes if size <= typical)
+
+
+def _explain_size(typical: int, size: int, cuda: bool) -> str:
+    why = f"half of the images have a short side of {typical:,} pixels or more"
+    if size == _SMALLEST > typical + 2:
+        return f"{why}; {size} is the least"
+    if size == (_SIZES_ON_CUDA if cuda else _SIZES)[-1] < typical:
+        return (
+            f"{why}; {size} is the most that is chosen {'' if cuda else 'without a GPU'}".rstrip()
+        )
+    return why
+
+
+def _choose_validation(check: DataCheck) -> tuple[float, str]:
+    """Choose the share of labels to hold out, with a reason."""
+    labels, classes = sum(check.labeled.values()), len(check.labeled)
+    if any(check.test.values()):
+        return 0.0, "there is a test part"
+    if labels < _LABELS_TO_SPARE * classes:
+        return 0.0, (
+            f"{labels} labels for {classes} classes are too few to spare any (fewer than "
+            f"{_LABELS_TO_SPARE} a class on average), so the model is not evaluated"
+        )
+    return _VALIDATION, "there is no test part; this share of the labels is the validation part"

@@ -1,0 +1,150 @@
+"""Recipes that are chosen for folders of images."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from dualstudent import UserError
+from dualstudent.data.images.check import DataCheck
+from dualstudent.networks.whitened_cnn import WhitenedCNNSettings
+from dualstudent.recipes.own_images import choose_form, complete_recipe, validate_request
+from dualstudent.recipes.schema import Recipe
+
+CHECK = DataCheck(
+    name="photos",
+    labeled={"cat": 40, "dog": 60},
+    test={"cat": 0, "dog": 0},
+    unlabeled=5_000,
+    unreadable=0,
+    smallest=(100, 100),
+    largest=(3000, 4000),
+    typical=480,
+    is_gray=False,
+    size=64,
+    findings=(),
+)
+
+
+def complete(*changes: str, **found: Any) -> tuple[Recipe, dict[str, str]]:
+    wanted = [*changes, "device.accelerator=cpu"]
+    asked = validate_request({"path": "photos"}, wanted)
+    return complete_recipe(asked, replace(CHECK, **found), wanted)
+
+
+@pytest.mark.parametrize(
+    ("typical", "on_a_cpu", "on_a_gpu"),
+    [
+        (8, 16, 16),
+        (28, 28, 28),
+        (31, 32, 32),
+        (33, 32, 32),
+        (100, 64, 64),
+        (200, 64, 128),
+        (480, 64, 224),
+    ],
+)
+def test_image_size(
+    typical: int, on_a_cpu: int, on_a_gpu: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for cuda, size in ((False, on_a_cpu), (True, on_a_gpu)):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda cuda=cuda: cuda)
+        asked = validate_request({"path": "photos"})
+        assert choose_form(asked, typical, is_gray=False) == (size, 3)
+        check = replace(CHECK, typical=typical, size=size)
+        recipe, reasons = complete_recipe(asked, check, [])
+        assert recipe.data.image_size == size
+        assert f"{typical} pixels" in reasons["data.image_size"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "form"),
+    [
+        ([], (64, 1)),
+        (["data.image_size=100"], (100, 1)),
+        (["data.channels=3"], (64, 3)),
+        (["data.channels=1"], (64, 1)),
+    ],
+)
+def test_the_form_is_as_it_is_set_else_as_suits_the_images(
+    changes: list[str], form: tuple[int, int]
+) -> None:
+    asked = validate_request({"path": "photos"}, [*changes, "device.accelerator=cpu"])
+    assert choose_form(asked, typical=480, is_gray=True) == form
+
+
+@pytest.mark.parametrize("gray", [True, False])
+def test_channels(gray: bool) -> None:
+    recipe, reasons = complete(is_gray=gray)
+    assert recipe.data.channels == (1 if gray else 3)
+    assert ("gray" in reasons["data.channels"]) == gray
+
+
+def test_labels_are_held_out_only_if_there_are_enough_and_no_test() -> None:
+    assert complete()[0].data.validation == 0.2
+    assert complete(test={"cat": 1, "dog": 0})[0].data.validation == 0
+    recipe, reasons = complete(labeled={"cat": 10, "dog": 9})
+    assert recipe.data.validation == 0
+    assert "19 labels for 2 classes are too few" in reasons["data.validation"]
+    assert "not evaluated" in reasons["data.validation"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "widths", "translate"),
+    [
+        ({"image_size": 28}, (32, 64, 128), 2),
+        ({"image_size": 28, "channels": 1}, (16, 32, 64), 2),
+        ({"channels": 1}, (16, 32, 64, 128), 4),
+        ({"image_size": 200}, (16, 32, 64, 128), 14),
+    ],
+)
+def test_the_choice_starts_from_what_is_set(
+    wanted: dict[str, Any], widths: tuple[int, ...], translate: int
+) -> None:
+    recipe, reasons = complete(*(f"data.{key}={value}" for key, value in wanted.items()))
+    assert recipe.network == WhitenedCNNSettings(widths=widths)
+    assert recipe.transforms.weak.translate == translate
+    for key, value in wanted.items():
+        assert getattr(recipe.data, key) == value
+        assert reasons[f"data.{key}"] == "as you set it"
+    assert "as you set it" not in reasons["network.name"]
+
+
+def test_a_gpu_gets_the_network_for_the_size_that_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    asked = validate_request({"path": "photos"}, ["data.image_size=32"])
+    assert complete_recipe(asked, CHECK, ["data.image_size=32"])[0].network.name == "cnn13"
+
+
+def test_a_validation_part_that_is_set_counts_against_the_labels() -> None:
+    few = {"cat": 10, "dog": 10}
+    half, reasons = complete("data.validation=0.5", labeled=few)
+    none, _ = complete("data.validation=0.0", labeled=few)
+    assert (half.batch.labeled, none.batch.labeled) == (10, 20)
+    assert reasons["batch.labeled"] == "all 10 labels to train with, in every batch"
+
+
+def test_copies_of_what_may_be_held_out_are_not_counted_on() -> None:
+    few: dict[str, Any] = {"labeled": {"cat": 12, "dog": 12}, "unlabeled": 66}
+    batch = complete(**few, labeled_copies=2, unlabeled_copies=24)[0].batch
+    assert (batch.labeled, batch.size - batch.labeled) == (24 - 4 - 2, 66 - 24)
+    tested = complete(**few, unlabeled_copies=24, test={"cat": 5, "dog": 5})[0].batch
+    assert (tested.labeled, tested.size - tested.labeled) == (24, 66)  # nothing is held out
+
+
+def test_labels_that_are_set_aside_count_as_unlabeled() -> None:
+    many: dict[str, Any] = {
+        "labeled": {"cat": 50, "dog": 50},
+        "unlabeled": 0,
+        "test": {"cat": 1, "dog": 1},
+    }
+    few, share = (complete(f"data.labels={n}", **many)[0].batch for n in (20, "25%"))
+    assert (few.size, few.labeled) == (20 + 80, 20)
+    assert (share.size, share.labeled) == (24 + 76, 24)
+
+
+@pytest.mark.parametrize("change", ["method=vat", "network=3", "schedule=3", "network.name.x=3"])
+def test_a_section_that_is_no_table_is_refused(change: str) -> None:
+    with pytest.raises(UserError, match=change.partition("=")[0].partition(".")[0]):
+        validate_request({"path": "photos"}, [change])
