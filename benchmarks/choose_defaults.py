@@ -21,7 +21,7 @@ from dualstudent import Trainer, Transforms
 from dualstudent.recipes.reading import validate
 from dualstudent.settings import Table
 from tables import read_csv, write_csv, write_table
-from validation_tasks import MAY_BE_MIRRORED, TASKS, prepare_task
+from validation_tasks import GRAY, MAY_BE_MIRRORED, TASKS, prepare_task
 
 RESULTS = Path(__file__).parents[1] / "results" / "defaults"
 STEPS = 800  # of methods with one student
@@ -35,7 +35,7 @@ DUAL_STUDENT = {
     "confidence_threshold": 0.6,
     "classification_average": "labeled",
 }
-# name → weak and strong views, method, learning rate, widths, steps
+# name → weak and strong views, method, learning rate, steps, where they differ from FixMatch's
 CANDIDATES: dict[str, dict[str, Any]] = {
     "labels alone, strong views": {"method": {"name": "supervised", "view": "strong"}},
     "Dual Student, affine views": {
@@ -46,6 +46,8 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     },
     "FixMatch, RandAugment, affine, cutout": {},
     "the same, learning rate 0.1": {"rate": 0.1},
+    "the same, threshold 0.8": {"method": {"name": "fixmatch", "pseudo_label_threshold": 0.8}},
+    "the same, weak views keep their colors": {"jitter": (0.0, 0.0, 0.0, 0.0)},
     "FixMatch, affine, jitter, cutout": {
         "strong": {"affine": (20.0, 0.15, 0.2, 0.1), "jitter": (0.5, 0.5, 0.5, 0), "cutout": 0.5}
     },
@@ -97,13 +99,19 @@ def try_candidate(task: str, candidate: str, seed: int) -> dict[str, Any]:
 def describe(task: str, candidate: dict[str, Any]) -> tuple[Table, Table]:
     """The views, and the recipe without its length."""
     shared = {"flip": task in MAY_BE_MIRRORED}
+    colors = (0.0, 0.0, 0.0 if task in GRAY else 1.0, 0.0 if task in GRAY else 0.5)
+    colors = candidate.get("jitter", colors)
     views = {
-        "weak": shared | {"translate": 2} | candidate.get("weak", {}),
+        "weak": shared | {"translate": 2, "jitter": colors} | candidate.get("weak", {}),
         "strong": shared | candidate.get("strong", RANDAUGMENT),
     }
     return views, {
         "data": {},
-        "network": {"name": "whitened-cnn", "widths": [16, 32, 64]},
+        "network": {
+            "name": "whitened-cnn",
+            "widths": [16, 32, 64],
+            "mirror_at_test": task in MAY_BE_MIRRORED,
+        },
         "method": candidate.get("method", {"name": "fixmatch"}),
         "batch": {"size": LABELED + UNLABELED, "labeled": LABELED},
         "optimizer": {

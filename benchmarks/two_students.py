@@ -27,7 +27,7 @@ from tables import read_csv, spread, spread_of_differences, write_csv, write_tab
 from validation_tasks import prepare_task
 
 RESULTS = Path(__file__).parents[1] / "results" / "two-students"
-TASKS = ("mnist-5k", "SVHN")
+TASKS = ("mnist-5k", "clothing, 32 px")
 SEEDS = range(3)
 STEPS, LABELED, UNLABELED, PEAK = 1_000, 32, 96, 0.2
 VIEWS = {

@@ -21,6 +21,7 @@ TASKS = {
     "clothing, 32 px": ("clothing", 32),
     "clothing, 64 px": ("clothing", 64),
 }
+GRAY = {"digits-8x8", "mnist-5k"}
 MAY_BE_MIRRORED = {"CIFAR-10", "clothing, 32 px", "clothing, 64 px"}
 _MOST = 6_000  # unlabeled images
 _VALIDATION = 0.25  # share of the images, 2,000 at most

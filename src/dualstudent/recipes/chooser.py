@@ -33,6 +33,7 @@ _RANDAUGMENT = 2  # operations per strong view
 _AFFINE = (10.0, 0.1, 0.1, 0.05)  # of strong views: degrees, log scale, shear, shift
 _GENTLE_AFFINE = (15.0, 0.1, 0.15, 0.05)  # of weak views, for methods that have no strong ones
 _CUTOUT = 0.5
+_COLOR = (0.0, 0.0, 1.0, 0.5)  # of weak views: brightness, contrast, saturation, hue; any color
 _FEWEST_EPOCHS, _TESTS = 2, 20
 
 
@@ -79,8 +80,8 @@ def choose_recipe(facts: ImageFacts, wanted: Table | None = None) -> Choice:
 
     Example:
         >>> digits = ImageFacts(1, 28, 100, 2_000, may_be_mirrored=False, gpu=None)
-        >>> choose_recipe(digits).table["network"]
-        {'name': 'whitened-cnn', 'widths': [16, 32, 64]}
+        >>> choose_recipe(digits).table["network"]["widths"]
+        [16, 32, 64]
     """
     wanted = wanted or {}
     network, why_network = _choose_network(facts)
@@ -232,7 +233,8 @@ def _choose_network(facts: ImageFacts) -> tuple[Table, str]:
     blocks = min(3 if facts.size < _LARGE else 4, halvings)
     first = 16 if facts.channels == 1 or blocks == 4 else 32
     widths = [first * 2**block for block in range(blocks)]
-    return {"name": "whitened-cnn", "widths": widths}, "learns fastest on a CPU"
+    chosen = {"widths": widths, "mirror_at_test": facts.may_be_mirrored}
+    return {"name": "whitened-cnn"} | chosen, "learns fastest on a CPU"
 
 
 def _choose_views(facts: ImageFacts, method: str) -> tuple[Table, dict[str, str]]:
@@ -248,6 +250,11 @@ def _choose_views(facts: ImageFacts, method: str) -> tuple[Table, dict[str, str]
         if flip
         else "mirror images may be of another class, as those of digits are",
     }
+    if facts.channels == 3:
+        weak["jitter"] = _COLOR
+        reasons["transforms.weak.jitter"] = (
+            "with few labels a network would learn the colors that these few images happen to have"
+        )
     if uses_strong_views(method):
         reasons["transforms.strong.randaugment"] = (
             "strong views are also changed by so many random operations, turned, scaled and "
