@@ -24,16 +24,14 @@ from dualstudent.data.transforms.policy import Draw
 from dualstudent.networks import WhitenedCNN
 from dualstudent.stability import instability, is_guided, is_stable
 from tables import read_csv, spread, spread_of_differences, write_csv, write_table
-from validation_tasks import prepare_task
+from validation_tasks import GRAY, prepare_task
 
 RESULTS = Path(__file__).parents[1] / "results" / "two-students"
-TASKS = ("mnist-5k", "clothing, 32 px")
+TASKS = ("mnist-5k", "SVHN")
 SEEDS = range(3)
 STEPS, LABELED, UNLABELED, PEAK = 1_000, 32, 96, 0.2
-VIEWS = {
-    "weak": {"translate": 2},
-    "strong": {"randaugment": 2, "affine": (10.0, 0.1, 0.1, 0.05), "cutout": 0.5},
-}
+STRONG = {"randaugment": 2, "affine": (10.0, 0.1, 0.1, 0.05), "cutout": 0.5}
+ANY_COLOR = (0.0, 0.0, 1.0, 0.5)
 
 
 class Answers(NamedTuple):
@@ -97,7 +95,9 @@ def main() -> None:
     done = {(row["task"], row["variant"], int(row["seed"])) for row in rows}
     for seed in SEEDS:
         for task in TASKS:
-            data = prepare_task(task, 10, seed, Transforms.model_validate(VIEWS))
+            weak = {"translate": 2} | ({} if task in GRAY else {"jitter": ANY_COLOR})
+            views = Transforms.model_validate({"weak": weak, "strong": STRONG})
+            data = prepare_task(task, 10, seed, views)
             for variant in VARIANTS:
                 if (task, variant, seed) not in done:
                     rows.append(measure(task, variant, seed, data))

@@ -277,7 +277,7 @@ def test_what_is_given_is_kept_for_images_and_the_rest_suits_it() -> None:
     recipe = quick(epochs=1, **given).fit(images, few(y, every=2)).recipe_
     assert recipe["method"]["stabilization_weight"] == 7
     assert recipe["method"]["consistency_weight"] == 10  # as for own images
-    assert recipe["network"] == {"name": "whitened-cnn", "widths": [4, 8]}
+    assert (recipe["network"]["name"], recipe["network"]["widths"]) == ("whitened-cnn", [4, 8])
     optimizer, views = recipe["optimizer"], recipe["transforms"]
     assert (optimizer["learning_rate"], optimizer["weight_decay"]) == (0.05, 0)
     assert [views["weak"][key] for key in ("translate", "flip", "noise")] == [2, True, 0.1]
