@@ -1,6 +1,6 @@
 """Which settings should be chosen for images that nobody has seen? The table of trials.
 
-    python benchmarks/choose_defaults.py      # about 40 minutes on 2 cores
+    python benchmarks/choose_defaults.py      # about 40 minutes on one core
 
 Every candidate on every task: 10 labels a class, up to 6,000 unlabeled images, error on validation
 images from the training part; test parts are never read. All candidates get about the same time:
@@ -24,7 +24,7 @@ from tables import read_csv, write_csv, write_table
 from validation_tasks import GRAY, MAY_BE_MIRRORED, TASKS, prepare_task
 
 RESULTS = Path(__file__).parents[1] / "results" / "defaults"
-STEPS = 800  # of methods with one student
+STEPS = 500  # of methods with one student
 LABELED, UNLABELED = 32, 96
 AFFINE = (10.0, 0.1, 0.1, 0.05)
 RANDAUGMENT = {"randaugment": 2, "affine": AFFINE, "cutout": 0.5}

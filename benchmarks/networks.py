@@ -1,6 +1,6 @@
 """Which network learns most in the little time of a CPU? Accuracy against seconds of training.
 
-    python benchmarks/networks.py             # about 25 minutes on one core
+    python benchmarks/networks.py             # about 20 minutes on one core
 
 Every design on three tasks (28 px gray, 32 and 64 px color) with all labels of up to 6,000 images,
 weak views, batches of 128, and a cosine that ends with the time; error on validation images from
@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "networks"
 PICTURE = ROOT / "docs" / "images" / "networks.png"
 TASKS = {"mnist-5k": "28 px, gray", "CIFAR-10": "32 px, color", "clothing, 64 px": "64 px, color"}
-BUDGETS = (10, 40)  # seconds of one core
+BUDGETS = (10, 30)  # seconds of one core
 BATCH, PEAK = 128, 0.1
 
 
