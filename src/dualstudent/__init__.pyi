@@ -86,6 +86,9 @@ from .methods import VATSettings as VATSettings
 from .networks import CNN13 as CNN13
 from .networks import MLP as MLP
 from .networks import DigitsCNN as DigitsCNN
+from .networks import EfficientNetLite0 as EfficientNetLite0
+from .networks import EfficientNetLite1 as EfficientNetLite1
+from .networks import EfficientNetLite2 as EfficientNetLite2
 from .networks import QuickCNN as QuickCNN
 from .networks import ResNeXt50 as ResNeXt50
 from .networks import ShakeShake26 as ShakeShake26

@@ -31,6 +31,7 @@ class Samples(ABC):
         tally: counts the samples that cannot be read; None if all can.
         has_strong_views: whether anything perturbs strong views.
         margin: clean images are resized to ``margin`` · size, then cropped to their size.
+        normalization: normalization of the pixel values; None if the samples are not images.
     """
 
     streamed: bool = False
@@ -38,6 +39,7 @@ class Samples(ABC):
     tally: Tally | None = None
     has_strong_views: bool = False
     margin: float = 1.0
+    normalization: Normalization | None = None
 
     @property
     @abstractmethod
@@ -121,6 +123,8 @@ class ImageSamples(Samples):
         (-1.0, 4)
     """
 
+    normalization: Normalization
+
     def __init__(
         self,
         pixels: Tensor,
@@ -133,7 +137,7 @@ class ImageSamples(Samples):
         normalization.check_fits(pixels.shape[1])
         transforms.check_fits(*pixels.shape[1:])
         self.pixels, self._rows, self._device = pixels, rows, device or pixels.device
-        self._transforms, self._normalization = transforms, normalization
+        self.transforms, self.normalization = transforms, normalization
         self._identity, self.has_strong_views = identity, not transforms.strong.is_empty
 
     @property
@@ -142,7 +146,7 @@ class ImageSamples(Samples):
 
     @property
     def value_range(self) -> float:
-        return 1 / min(self._normalization.std)
+        return 1 / min(self.normalization.std)
 
     def __len__(self) -> int:
         return len(self.pixels if self._rows is None else self._rows)
@@ -150,9 +154,9 @@ class ImageSamples(Samples):
     def make_views(self, indices: Tensor, draws: Sequence[Draw | None]) -> list[Tensor]:
         chosen = self._select(indices).to(self._device, non_blocking=True)
         return [
-            normalize(chosen, self._normalization)
+            normalize(chosen, self.normalization)
             if draw is None
-            else perturb(chosen, self._transforms[draw.policy], self._normalization, draw.generator)
+            else perturb(chosen, self.transforms[draw.policy], self.normalization, draw.generator)
             for draw in draws
         ]
 
@@ -179,7 +183,7 @@ class ImageSamples(Samples):
         if fits and device != pixels.device:
             chosen = pixels if rows is None else pixels[rows]
             pixels, rows = chosen.to(device), None
-        views = (self._transforms, self._normalization)
+        views = (self.transforms, self.normalization)
         return type(self)(pixels, *views, device, rows, self._identity)
 
 

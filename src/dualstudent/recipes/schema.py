@@ -1,5 +1,6 @@
 """The recipe: all settings of a run."""
 
+import warnings
 from typing import Literal, Self
 
 import torch
@@ -9,6 +10,7 @@ from dualstudent.data.batching.loader import BatchSettings
 from dualstudent.data.prepare import DataSettings
 from dualstudent.data.transforms.normalization import Normalization
 from dualstudent.data.transforms.policy import Transforms
+from dualstudent.errors import NotKeptWarning
 from dualstudent.methods import AnyMethodSettings
 from dualstudent.networks.build import AnyNetworkSettings
 from dualstudent.optimization.optimizers import AnyOptimizer
@@ -90,6 +92,21 @@ class Recipe(Settings):
     )
     evaluation: EvaluationSettings = EvaluationSettings()
     device: DeviceSettings = DeviceSettings()
+
+    @model_validator(mode="after")
+    def _normalize_as_pretrained(self) -> Self:
+        expected = self.network.normalization
+        if expected in (None, self.normalization):
+            return self
+        if "normalization" in self.model_fields_set:
+            warnings.warn(
+                f"the weights of {self.network.name} need their own normalization, which replaces "
+                "that of the recipe",
+                NotKeptWarning,
+                stacklevel=2,
+            )
+        object.__setattr__(self, "normalization", expected)  # recipes are frozen for others
+        return self
 
     @model_validator(mode="after")
     def _check_stages(self) -> Self:
