@@ -114,3 +114,5 @@ from .training.model import load_trained as load_trained
 from .training.predictor import Predictor as Predictor
 from .training.run import Run as Run
 from .training.trainer import Trainer as Trainer
+from .trunks.features import keep_features as keep_features
+from .trunks.trunk import FrozenTrunk as FrozenTrunk

@@ -147,8 +147,8 @@ def write_bad_files(folder: Path) -> dict[str, str]:
     torch.save(wrong, folder / "shape.pth")
     return {
         "missing.pth": "cannot be read",
-        **dict.fromkeys(("truncated.pth", "text.pth", "empty.pth"), "is no file of weights"),
-        **dict.fromkeys(("text.safetensors", "list.pth", "code.pth"), "is no file of weights"),
+        **dict.fromkeys(("truncated.pth", "text.pth", "empty.pth"), "or no file of weights"),
+        **dict.fromkeys(("text.safetensors", "list.pth", "code.pth"), "or no file of weights"),
         "less.pth": "it lacks blocks.15.depthwise.convolution.weight",
         "more.pth": "it has no place for blocks.16",
         "four.pth": "for images with 4 channels, not 3",
@@ -226,6 +226,6 @@ def test_a_file_that_would_run_code_does_not(tmp_path: Path) -> None:
             return Path.touch, (tmp_path / "ran",)  # type: ignore[return-value]
 
     torch.save({"a": Bomb()}, tmp_path / "bomb.pth")
-    with pytest.raises(UserError, match="is no file of weights"):
+    with pytest.raises(UserError, match="or no file of weights"):
         read_weights(tmp_path / "bomb.pth")
     assert not (tmp_path / "ran").exists()

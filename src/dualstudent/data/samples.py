@@ -160,7 +160,7 @@ class ImageSamples(Samples):
             for draw in draws
         ]
 
-    def read_pixels(self, indices: Tensor) -> Tensor | None:
+    def read_pixels(self, indices: Tensor) -> Tensor:
         return self._select(indices).cpu()
 
     def update_digest(self, digest: Digest) -> None:
@@ -169,12 +169,17 @@ class ImageSamples(Samples):
             return
         digest.update(repr((len(self), *self.shape)).encode())
         for indices in torch.split(torch.arange(len(self)), _CHUNK):
-            digest.update(self._select(indices).numpy().data)
+            digest.update(self._select(indices).contiguous().numpy().data)
 
     def _select(self, indices: Tensor) -> Tensor:
         if self._rows is not None:
             indices = self._rows[indices.to(self._rows.device)]
         return self.pixels[indices.to(self.pixels.device, non_blocking=True)]
+
+    def normalize_by(self, normalization: Normalization) -> Self:
+        """Return the same images with another normalization."""
+        views = (self.transforms, normalization)
+        return type(self)(self.pixels, *views, self._device, self._rows, self._identity)
 
     def to(self, device: torch.device | str) -> Self:
         device = torch.device(device)

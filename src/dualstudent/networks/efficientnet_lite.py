@@ -105,7 +105,7 @@ class EfficientNetLite(Network):
     published: ClassVar[Published]
 
     def __init__(self, channels: int = 3, classes: int = 10, weights: str = "imagenet") -> None:
-        layers = OrderedDict(
+        layers = OrderedDict[str, nn.Module](
             stem=_make_unit(channels, _STEM, kernel=3, stride=2),
             blocks=nn.Sequential(*_make_blocks(self.width, self.depth)),
             head=_make_unit(_scale(_STAGES[-1][-1], self.width), FEATURES),
@@ -218,7 +218,9 @@ class _Block(nn.Sequential):
         self._adds_input = stride == 1 and inputs == outputs
 
     def forward(self, input: Tensor) -> Tensor:
-        output: Tensor = super().forward(input)
+        output = input
+        for layer in self:
+            output = layer(output)
         return output + input if self._adds_input else output
 
 

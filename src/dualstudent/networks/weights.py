@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load as load_safetensors
 from torch import Tensor, nn
 
@@ -68,18 +67,14 @@ def read_weights(path: Path, sha256: str | None = None) -> dict[str, Tensor]:
         raise UserError(f"{path}: is not the published file (SHA-256 {sha256}); install it again")
     try:
         tensors = _parse(content, path.suffix == ".safetensors")
-    except SafetensorError as error:
-        reason = escape_line(error)
-    except Exception as error:  # of any kind, depending on where a file is damaged
-        reason = escape_line(error).partition(r"\n")[0].partition(". ")[0]
-    else:
-        if isinstance(tensors, Mapping) and all(isinstance(v, Tensor) for v in tensors.values()):
-            return {str(name): tensor for name, tensor in tensors.items()}
-        reason = f"it holds {type(tensors).__name__}, not only named tensors"
-    raise UserError(
-        f"{path}: is no file of weights, or truncated ({reason}); give a .safetensors file or a "
-        "state dict saved by torch.save"
-    )
+    except Exception:  # of any kind, depending on what the file is and where it is damaged
+        tensors = None
+    if not isinstance(tensors, Mapping) or not all(isinstance(v, Tensor) for v in tensors.values()):
+        raise UserError(
+            f"{path}: is damaged, or no file of weights; give a .safetensors file, or a state dict "
+            "saved by torch.save"
+        )
+    return {str(name): tensor for name, tensor in tensors.items()}
 
 
 def _parse(content: bytes, is_safetensors: bool) -> Any:
