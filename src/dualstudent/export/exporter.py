@@ -65,6 +65,11 @@ def export_run(
         raise UserError(f"there is no format {to!r}; use one of {', '.join(FORMATS)}")
     file_format = FORMATS[to]
     file_format.check_available()
+    trunk = run.read_recipe().trunk
+    if trunk is not None:
+        raise UserError(
+            f"{run.folder}: was trained on features of {trunk.name}, which cannot be exported yet"
+        )
     trainer = load_trained(run, device=DeviceSettings(accelerator="cpu"))
     _, notes = read_model(run)
     student = _check_network(run, trainer.method, student or notes.exported)

@@ -19,6 +19,7 @@ from dualstudent.settings import Table
 # Networks to choose from, with their learning rates; other networks, and Dual Student, have 0.1.
 _LEARNING_RATES = {"whitened-cnn": 0.2, "cnn13": 0.03, "resnext50": 0.03}
 _LEARNING_RATE = 0.1
+_HEADS: Table = {"name": "mlp"}  # on the features of a trunk
 _METHOD = {"name": "fixmatch", "classification_average": "labeled"}
 _DUAL_STUDENT = {  # if it is asked for
     "name": "dual-student",
@@ -92,7 +93,8 @@ def validate_request(where: Table, changes: Sequence[str] = ()) -> Recipe:
     wanted = apply_changes({}, changes)
     batch = {"size": _LABELED + _UNLABELED, "labeled": _LABELED}
     refused: list[UserError] = []
-    for name in _LEARNING_RATES:  # the network, and so its valid keys, are not chosen yet
+    names = _LEARNING_RATES if "trunk" not in wanted else [_HEADS["name"]]
+    for name in names:  # the network, and so its valid keys, are not chosen yet
         table = _make_table(where, {}, {"name": name}, batch, 1, wanted)
         try:
             return validate(table, f"chosen for {where['path']}")
@@ -111,6 +113,8 @@ def choose_form(asked: Recipe, typical: int, is_gray: bool) -> tuple[int, Channe
     """
     data = asked.data
     size = data.image_size or _choose_size(typical, asked.device.gpu == "cuda")
+    if data.image_size is None and asked.trunk is not None:
+        size = max(_SMALLEST, min(typical, asked.trunk.image_size))
     return size, 1 if is_gray and "channels" not in data.model_fields_set else data.channels
 
 
@@ -152,6 +156,10 @@ def choose_recipe(check: DataCheck, cuda: bool, wanted: Mapping[str, Any] | None
     labeled = count_labeled(data.get("labels", "all"), given, len(check.labeled))
     unlabeled += given - labeled
     network, why_network = _choose_network(data["channels"], data["image_size"], cuda)
+    if "trunk" in wanted:
+        network, why_network = _HEADS, "learns from the features of the trunk"
+        reasons["data.image_size"] = "no more than the trunk sees"
+        reasons["trunk.name"] = "is not trained; its features are computed once and kept"
     method = _choose_method(wanted)
     views, why_views = _choose_views(check, data["image_size"], method)
     batch = _choose_batch(labeled, unlabeled, wanted.get("batch", {}))

@@ -16,6 +16,7 @@ from dualstudent.networks.build import AnyNetworkSettings
 from dualstudent.optimization.optimizers import AnyOptimizer
 from dualstudent.optimization.schedules import AnySchedule
 from dualstudent.settings import Settings
+from dualstudent.trunks.trunk import TrunkSettings
 
 
 class EvaluationSettings(Settings):
@@ -81,6 +82,9 @@ class Recipe(Settings):
     data: DataSettings
     normalization: Normalization = Normalization()
     transforms: Transforms = Transforms()
+    trunk: TrunkSettings | None = Field(
+        None, description="networks get the features of a frozen trunk in place of images"
+    )
     network: AnyNetworkSettings
     method: AnyMethodSettings
     batch: BatchSettings
@@ -95,17 +99,27 @@ class Recipe(Settings):
 
     @model_validator(mode="after")
     def _normalize_as_pretrained(self) -> Self:
-        expected = self.network.normalization
+        pretrained = self.trunk or self.network
+        expected = pretrained.normalization
         if expected in (None, self.normalization):
             return self
         if "normalization" in self.model_fields_set:
             warnings.warn(
-                f"the weights of {self.network.name} need their own normalization, which replaces "
+                f"the weights of {pretrained.name} need their own normalization, which replaces "
                 "that of the recipe",
                 NotKeptWarning,
                 stacklevel=2,
             )
         object.__setattr__(self, "normalization", expected)  # recipes are frozen for others
+        return self
+
+    @model_validator(mode="after")
+    def _check_trunk(self) -> Self:
+        if self.trunk is not None and self.network.name != "mlp":  # before features are computed
+            raise ValueError(
+                f"network.name = {self.network.name!r} is for images, but the trunk makes feature "
+                "vectors of them; use 'mlp', or leave out the trunk"
+            )
         return self
 
     @model_validator(mode="after")

@@ -26,6 +26,7 @@ from dualstudent.recipes.schema import Recipe
 from dualstudent.training.distributed import build_fabric, gather_ranks
 from dualstudent.training.evaluation import Evaluator
 from dualstudent.training.state import TrainState
+from dualstudent.training.trunk import use_trunk
 
 _STEPS_BETWEEN_CHECKS = 50
 _IMAGES_TO_FIT, _PIXELS_TO_FIT = 1000, 1_000_000  # enough for statistics of small patches
@@ -86,9 +87,10 @@ class Trainer:
         _check_processes(recipe, handed_over)
         self.recipe = recipe
         self.fabric = build_fabric(recipe.device)
-        self.data = data or prepare(
+        prepared = data or prepare(
             recipe.data, recipe.seed, recipe.transforms, recipe.normalization
         )
+        self.data = use_trunk(recipe, prepared)
         check(self.data)
         self._stages = recipe.split_stages()
         self.enter_stage(stage)

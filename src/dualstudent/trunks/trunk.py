@@ -22,7 +22,7 @@ class TrunkSettings(EfficientNetLiteSettings):
     )
     weak_views: int = Field(4, ge=1, description="weak views kept of every training image")
     strong_views: int = Field(
-        8, ge=1, description="strong views kept of every training image, if the method uses any"
+        8, ge=0, description="strong views kept of every training image, if the method uses any"
     )
     seed: int = Field(
         0, ge=0, description="seed of the kept views; runs with other seeds share them"
