@@ -29,6 +29,7 @@ _DUAL_STUDENT = {  # if it is asked for
     "classification_average": "labeled",
 }
 _STEPS = {"cpu": 3_000, "cuda": 20_000}
+_HEAD_STEPS = 1_000  # on features of a trunk, more would only fit the few labels
 _SIZES = {"cpu": (32, 64), "cuda": (32, 64, 128, 224)}
 _SMALLEST = 16  # pixels a side, enough for every network to choose from
 _PHOTO = 128  # pixels a side from which a network for photos is chosen
@@ -165,7 +166,8 @@ def choose_recipe(check: DataCheck, cuda: bool, wanted: Mapping[str, Any] | None
     batch = _choose_batch(labeled, unlabeled, wanted.get("batch", {}))
     # At least 1: training refuses a batch that cannot be filled, and says why.
     per_epoch = max(1, count_epoch_steps(labeled, unlabeled, batch["size"], batch["labeled"]))
-    default = max(_FEWEST_EPOCHS, round(_STEPS["cuda" if cuda else "cpu"] / per_epoch))
+    steps = _HEAD_STEPS if "trunk" in wanted else _STEPS["cuda" if cuda else "cpu"]
+    default = max(_FEWEST_EPOCHS, round(steps / per_epoch))
     epochs = wanted.get("schedule", {}).get("epochs", default)
     reasons |= {
         "network.name": why_network,
