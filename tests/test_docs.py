@@ -6,7 +6,9 @@ import warnings
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from dualstudent import (
@@ -35,6 +37,7 @@ from dualstudent.recipes.files import list_recipe_names
 from dualstudent.recipes.reading import RENAMED, validate
 from dualstudent.recipes.schema import EMASettings
 from dualstudent.settings import Settings
+from dualstudent.trunks.trunk import TrunkSettings
 from tests.support.isolated import run_without
 
 ROOT = Path(__file__).parents[1]
@@ -238,6 +241,32 @@ def test_the_table_of_the_page_on_own_data_is_understood(tmp_path: Path) -> None
         assert listing.classes == ("cat", "dog")
         assert listing.labels == (0, -1, 1, 1)
         assert listing.parts == ("train", "train", "test", "train")
+
+
+def test_the_program_of_the_page_on_photos_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (program,) = blocks("photos.md", "python")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DUALSTUDENT_CACHE", str(tmp_path / "cache"))
+    images = np.random.default_rng(0).integers(0, 256, (70, 12, 12, 3), np.uint8)
+    given: dict[str, object] = {
+        "images": images[:60],
+        "labels": [0, 1] * 8 + [-1] * 44,
+        "test_images": images[60:],
+        "test_labels": [0, 1] * 5,
+        "module": torch.nn.Conv2d(3, 32, 3),
+    }
+    exec(program.replace("batch.labeled=8", 'batch.labeled=8", "schedule.epochs=1'), given)
+    run = given["run"]
+    assert isinstance(run, Run)
+    assert run.page.is_file()
+
+
+def test_the_page_on_photos_explains_every_setting() -> None:
+    page = (ROOT / "docs" / "photos.md").read_text()
+    for key in TrunkSettings.model_fields:
+        assert f"`{key}`" in page
 
 
 def test_the_recipe_page_explains_every_setting() -> None:

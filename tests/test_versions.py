@@ -19,7 +19,12 @@ def test_every_lower_bound_was_tried() -> None:
     tried = dict(re.findall(r"\| ([\w-]+) \| ([\d.]+) \|", page))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = project["optional-dependencies"]
-    needed = [*project["dependencies"], *extras["export"], *extras["parquet"]]
+    needed = [
+        *project["dependencies"],
+        *extras["export"],
+        *extras["parquet"],
+        *extras["pretrained"],
+    ]
     bounds = dict(bound.split(">=") for bound in needed if not bound.startswith("torch>="))
     assert {name: numbers(version) for name, version in bounds.items()} == {
         name: numbers(version) for name, version in tried.items()

@@ -86,6 +86,9 @@ from .methods import VATSettings as VATSettings
 from .networks import CNN13 as CNN13
 from .networks import MLP as MLP
 from .networks import DigitsCNN as DigitsCNN
+from .networks import EfficientNetLite0 as EfficientNetLite0
+from .networks import EfficientNetLite1 as EfficientNetLite1
+from .networks import EfficientNetLite2 as EfficientNetLite2
 from .networks import QuickCNN as QuickCNN
 from .networks import ResNeXt50 as ResNeXt50
 from .networks import ShakeShake26 as ShakeShake26
@@ -111,3 +114,5 @@ from .training.model import load_trained as load_trained
 from .training.predictor import Predictor as Predictor
 from .training.run import Run as Run
 from .training.trainer import Trainer as Trainer
+from .trunks.features import keep_features as keep_features
+from .trunks.trunk import FrozenTrunk as FrozenTrunk

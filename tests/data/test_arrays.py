@@ -211,3 +211,10 @@ def test_datasets_that_cannot_be_read_as_one_array() -> None:
         arrays_from_dataset(Pictures([], []))
     with pytest.raises(UserError, match=r"sample 1 .*\(3, 5, 3\)"):
         arrays_from_dataset(Pictures([BYTES[0], BYTES[1, :3]], [0, 1]))
+
+
+def test_color_images_have_a_fingerprint_of_their_pixels() -> None:
+    images = np.random.default_rng(0).integers(0, 256, (4, 5, 6, 3), np.uint8)
+    first, again = (prepare_arrays(images, [0, 1, -1, -1]).fingerprint() for _ in range(2))
+    images[2, 1, 3, 0] ^= 1
+    assert first == again != prepare_arrays(images, [0, 1, -1, -1]).fingerprint()

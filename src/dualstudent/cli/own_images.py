@@ -26,6 +26,7 @@ from dualstudent.recipes.schema import Recipe
 from dualstudent.report.format import format_estimate
 from dualstudent.training.forecast import estimate_seconds, fit_epochs
 from dualstudent.training.run import Run
+from dualstudent.training.trunk import use_trunk
 from dualstudent.worth import can_measure, learns_from_unlabeled, make_opponent
 
 
@@ -80,10 +81,10 @@ def print_forecast(asked: Recipe, listing: Listing, changes: Sequence[str]) -> N
 
 
 def prepare_images(recipe: Recipe) -> PreparedData | None:
-    """Prepare the own images that a recipe names; None if it names none."""
+    """Prepare the data of a recipe that take long: own images, and what a trunk sees; else None."""
     settings = recipe.data
     if settings.path is None:
-        return None
+        return None if recipe.trunk is None else _prepare(recipe)
     size = settings.image_size or OWN_IMAGE_SIZE
     images = _decode(settings.list_images(), size, settings.channels)
     _check(images)
@@ -97,7 +98,10 @@ def print_next_steps(run: Run) -> None:
         console,
         f"to change the recipe: cp {recipe} mine.toml, edit it, dualstudent train mine.toml",
     )
-    print_line(console, f"to use the model: dualstudent predict {folder} IMAGES -o predictions.csv")
+    if run.read_recipe().trunk is None:
+        print_line(
+            console, f"to use the model: dualstudent predict {folder} IMAGES -o predictions.csv"
+        )
     print_line(console, f"to see what to label next: dualstudent label {folder} -o labels.csv")
 
 
@@ -158,5 +162,9 @@ def _check(images: DecodedImages) -> DataCheck:
     return found
 
 
-def _prepare(recipe: Recipe, images: DecodedImages) -> PreparedData:
-    return prepare(recipe.data, recipe.seed, recipe.transforms, recipe.normalization, images)
+def _prepare(recipe: Recipe, images: DecodedImages | None = None) -> PreparedData:
+    data = prepare(recipe.data, recipe.seed, recipe.transforms, recipe.normalization, images)
+    if recipe.trunk is None:
+        return data
+    with show_progress(console, "views") as progress:
+        return use_trunk(recipe, data, progress.make_callback("computing features"))

@@ -30,6 +30,7 @@ class FileSamples(Samples):
     """
 
     margin = PHOTO_MARGIN
+    normalization: Normalization
 
     def __init__(
         self,
@@ -43,7 +44,7 @@ class FileSamples(Samples):
         normalization.check_fits(files.channels)
         transforms.check_fits(files.channels, size, size)
         self._files, self._size = files, size
-        self._transforms, self._normalization = transforms, normalization
+        self._transforms, self.normalization = transforms, normalization
         # With noise, all views are made as floats, so that they can be joined.
         self._noisy = transforms.weak.noise > 0 or transforms.strong.noise > 0
         self.workers, self.tally = workers, tally
@@ -55,7 +56,7 @@ class FileSamples(Samples):
 
     @property
     def value_range(self) -> float:
-        return 1 / min(self._normalization.std)
+        return 1 / min(self.normalization.std)
 
     def __len__(self) -> int:
         return len(self._files)
@@ -76,7 +77,7 @@ class FileSamples(Samples):
 
     def finish_views(self, raw: list[Tensor]) -> list[Tensor]:
         return [
-            view if view.is_floating_point() else normalize(view, self._normalization)
+            view if view.is_floating_point() else normalize(view, self.normalization)
             for view in raw
         ]
 

@@ -43,6 +43,7 @@ class PreparedData:
         unreadable: number of own image files that cannot be read.
         target_from: index of the first training sample of the target; None without a target.
         origin: what these data were prepared from; None for data from Python.
+        trunk: settings of the trunk whose features the samples are; None if there is none.
     """
 
     classes: tuple[str, ...]
@@ -57,6 +58,7 @@ class PreparedData:
     unreadable: int = 0
     target_from: int | None = None
     origin: Origin | None = None
+    trunk: Settings | None = None
 
     @property
     def domains(self) -> Tensor:

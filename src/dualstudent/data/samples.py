@@ -31,6 +31,7 @@ class Samples(ABC):
         tally: counts the samples that cannot be read; None if all can.
         has_strong_views: whether anything perturbs strong views.
         margin: clean images are resized to ``margin`` · size, then cropped to their size.
+        normalization: normalization of the pixel values; None if the samples are not images.
     """
 
     streamed: bool = False
@@ -38,6 +39,7 @@ class Samples(ABC):
     tally: Tally | None = None
     has_strong_views: bool = False
     margin: float = 1.0
+    normalization: Normalization | None = None
 
     @property
     @abstractmethod
@@ -121,6 +123,8 @@ class ImageSamples(Samples):
         (-1.0, 4)
     """
 
+    normalization: Normalization
+
     def __init__(
         self,
         pixels: Tensor,
@@ -133,7 +137,7 @@ class ImageSamples(Samples):
         normalization.check_fits(pixels.shape[1])
         transforms.check_fits(*pixels.shape[1:])
         self.pixels, self._rows, self._device = pixels, rows, device or pixels.device
-        self._transforms, self._normalization = transforms, normalization
+        self.transforms, self.normalization = transforms, normalization
         self._identity, self.has_strong_views = identity, not transforms.strong.is_empty
 
     @property
@@ -142,7 +146,7 @@ class ImageSamples(Samples):
 
     @property
     def value_range(self) -> float:
-        return 1 / min(self._normalization.std)
+        return 1 / min(self.normalization.std)
 
     def __len__(self) -> int:
         return len(self.pixels if self._rows is None else self._rows)
@@ -150,13 +154,13 @@ class ImageSamples(Samples):
     def make_views(self, indices: Tensor, draws: Sequence[Draw | None]) -> list[Tensor]:
         chosen = self._select(indices).to(self._device, non_blocking=True)
         return [
-            normalize(chosen, self._normalization)
+            normalize(chosen, self.normalization)
             if draw is None
-            else perturb(chosen, self._transforms[draw.policy], self._normalization, draw.generator)
+            else perturb(chosen, self.transforms[draw.policy], self.normalization, draw.generator)
             for draw in draws
         ]
 
-    def read_pixels(self, indices: Tensor) -> Tensor | None:
+    def read_pixels(self, indices: Tensor) -> Tensor:
         return self._select(indices).cpu()
 
     def update_digest(self, digest: Digest) -> None:
@@ -165,12 +169,17 @@ class ImageSamples(Samples):
             return
         digest.update(repr((len(self), *self.shape)).encode())
         for indices in torch.split(torch.arange(len(self)), _CHUNK):
-            digest.update(self._select(indices).numpy().data)
+            digest.update(self._select(indices).contiguous().numpy().data)
 
     def _select(self, indices: Tensor) -> Tensor:
         if self._rows is not None:
             indices = self._rows[indices.to(self._rows.device)]
         return self.pixels[indices.to(self.pixels.device, non_blocking=True)]
+
+    def normalize_by(self, normalization: Normalization) -> Self:
+        """Return the same images with another normalization."""
+        views = (self.transforms, normalization)
+        return type(self)(self.pixels, *views, self._device, self._rows, self._identity)
 
     def to(self, device: torch.device | str) -> Self:
         device = torch.device(device)
@@ -179,7 +188,7 @@ class ImageSamples(Samples):
         if fits and device != pixels.device:
             chosen = pixels if rows is None else pixels[rows]
             pixels, rows = chosen.to(device), None
-        views = (self._transforms, self._normalization)
+        views = (self.transforms, self.normalization)
         return type(self)(pixels, *views, device, rows, self._identity)
 
 

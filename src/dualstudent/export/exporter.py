@@ -66,6 +66,11 @@ def export_run(
     file_format = FORMATS[to]
     file_format.check_available()
     used = run.used
+    trunk = used.read_recipe().trunk
+    if trunk is not None:
+        raise UserError(
+            f"{run.folder}: was trained on features of {trunk.name}, which cannot be exported yet"
+        )
     trainer = load_trained(used, device=DeviceSettings(accelerator="cpu"))
     _, notes = read_model(used)
     student = _check_network(used, trainer.method, student or notes.exported)

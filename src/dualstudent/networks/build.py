@@ -1,5 +1,6 @@
 """Builds networks from their settings."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Union, cast
 
 import torch
@@ -13,9 +14,16 @@ from dualstudent.networks.network import Network, NetworkSettings
 
 
 def _find_networks() -> tuple[type[Network], ...]:
-    """Import all files of this folder and return every network, by class name."""
+    """Import all files of this folder and return every network with settings, by class name."""
     import_folder(networks.__name__, networks.__path__, without="build")
-    return tuple(sorted(Network.__subclasses__(), key=lambda each: each.__name__))
+    found = (each for each in _list_subclasses(Network) if "Settings" in vars(each))
+    return tuple(sorted(found, key=lambda each: each.__name__))
+
+
+def _list_subclasses(kind: type[Network]) -> Iterator[type[Network]]:
+    for below in kind.__subclasses__():
+        yield below
+        yield from _list_subclasses(below)
 
 
 NETWORKS = _find_networks()

@@ -5,6 +5,7 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor, nn
 
+from dualstudent.data.transforms.normalization import Normalization
 from dualstudent.networks.layers import DecoupledHeads
 from dualstudent.prediction import Prediction
 from dualstudent.settings import Settings
@@ -14,6 +15,11 @@ class NetworkSettings(Settings):
     """The base of network settings; each network adds its own."""
 
     name: str
+
+    @property
+    def normalization(self) -> Normalization | None:
+        """The normalization that the initial weights were trained with; None if there is none."""
+        return None
 
 
 class Network(nn.Module):
@@ -57,6 +63,9 @@ class Network(nn.Module):
         if self.is_frozen:
             self.trunk.eval()
         return self
+
+    def load_pretrained(self) -> None:
+        """Set the weights that were trained before, by others, if the settings name any."""
 
     def fit_to(self, images: Tensor) -> None:
         """Set what depends on the data, before training.

@@ -18,6 +18,7 @@ AS_SET = "as you set it"
 # Networks to choose from, with their learning rates; other networks, and Dual Student, have 0.1.
 LEARNING_RATES = {"whitened-cnn": 0.2, "cnn13": 0.03, "resnext50": 0.03}
 LABELED, UNLABELED = 32, 96  # samples per batch, as in the demo
+HEADS: Table = {"name": "mlp"}  # on the features of a trunk
 
 _LEARNING_RATE = 0.1
 _METHOD = "fixmatch"
@@ -27,6 +28,7 @@ _DUAL_STUDENT = {  # if it is asked for
     "confidence_threshold": 0.6,
 }
 _STEPS, _STEPS_ON_CUDA = 3_000, 20_000
+_HEAD_STEPS = 1_000  # on features of a trunk, more would only fit the few labels
 _PHOTO = 128  # pixels a side from which a network for photos is chosen
 _LARGE = 48  # pixels a side from which a network has one more block
 _RANDAUGMENT = 2  # operations per strong view
@@ -84,13 +86,15 @@ def choose_recipe(facts: ImageFacts, wanted: Table | None = None) -> Choice:
         [16, 32, 64]
     """
     wanted = wanted or {}
-    network, why_network = _choose_network(facts)
+    network, why_network = _choose_network(facts, "trunk" in wanted)
     views, why_views = _choose_views(facts, find_method(wanted))
     batch = _choose_batch(facts, wanted.get("batch", {}))
     # At least 1: training refuses a batch that cannot be filled, and says why.
     size, labeled = batch["size"], batch["labeled"]
     per_epoch = max(1, count_epoch_steps(facts.labeled, facts.unlabeled, size, labeled))
     steps = _STEPS_ON_CUDA if facts.gpu == "cuda" else _STEPS
+    if "trunk" in wanted:
+        steps = _HEAD_STEPS
     default = max(_FEWEST_EPOCHS, round(steps / per_epoch))
     epochs = wanted.get("schedule", {}).get("epochs", default)
     reasons = {
@@ -224,7 +228,9 @@ def _look_up(wanted: Table, section: str, key: str) -> Any:
     return table.get(key) if isinstance(table, dict) else None
 
 
-def _choose_network(facts: ImageFacts) -> tuple[Table, str]:
+def _choose_network(facts: ImageFacts, on_features: bool) -> tuple[Table, str]:
+    if on_features:
+        return HEADS, "learns from the features of the trunk"
     if facts.gpu == "cuda" and facts.channels == 3:
         if facts.size >= _PHOTO:
             return {"name": "resnext50"}, f"for photos of {_PHOTO} pixels or more, on a GPU"

@@ -11,6 +11,7 @@ from dualstudent.data.splits import count_held_out, count_labeled
 from dualstudent.errors import UserError
 from dualstudent.recipes.chooser import (
     AS_SET,
+    HEADS,
     LABELED,
     LEARNING_RATES,
     UNLABELED,
@@ -66,7 +67,8 @@ def validate_request(where: Table, changes: Sequence[str] = ()) -> Recipe:
     unknown = ImageFacts(3, _SMALLEST, LABELED, UNLABELED, may_be_mirrored=False, gpu=None)
     batch = {"size": LABELED + UNLABELED, "labeled": LABELED}
     refused: list[UserError] = []
-    for name in LEARNING_RATES:  # the network, and so its valid keys, are not chosen yet
+    names = [HEADS["name"]] if "trunk" in wanted else list(LEARNING_RATES)
+    for name in names:  # the network, and so its valid keys, are not chosen yet
         table = make_table(unknown, {}, {"name": name}, batch, 1, wanted)
         try:
             return validate(table, f"chosen for {where['path']}")
@@ -85,6 +87,8 @@ def choose_form(asked: Recipe, typical: int, is_gray: bool) -> tuple[int, Channe
     """
     data = asked.data
     size = data.image_size or _choose_size(typical, asked.device.gpu == "cuda")
+    if data.image_size is None and asked.trunk is not None:
+        size = max(_SMALLEST, min(typical, asked.trunk.image_size))
     return size, 1 if is_gray and "channels" not in data.model_fields_set else data.channels
 
 
@@ -109,6 +113,10 @@ def complete_recipe(
     )
     choice = choose_recipe(facts, wanted)
     where = asked.data.model_dump(mode="json", exclude_unset=True)
+    if asked.trunk is not None:
+        reasons["trunk.name"] = "is not trained; its features are computed once and kept"
+        if "image_size" not in wanted.get("data", {}):
+            reasons["data.image_size"] = "no more than the trunk sees"
     table = choice.table | {"data": data | where}
     return validate(table, f"chosen for {asked.data.path}"), reasons | choice.reasons
 

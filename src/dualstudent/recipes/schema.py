@@ -1,5 +1,6 @@
 """The recipe: all settings of a run."""
 
+import warnings
 from typing import Literal, Self
 
 import torch
@@ -9,11 +10,13 @@ from dualstudent.data.batching.loader import BatchSettings
 from dualstudent.data.prepare import DataSettings
 from dualstudent.data.transforms.normalization import Normalization
 from dualstudent.data.transforms.policy import Transforms
+from dualstudent.errors import NotKeptWarning
 from dualstudent.methods import AnyMethodSettings
 from dualstudent.networks.build import AnyNetworkSettings
 from dualstudent.optimization.optimizers import AnyOptimizer
 from dualstudent.optimization.schedules import AnySchedule
 from dualstudent.settings import Settings
+from dualstudent.trunks.trunk import TrunkSettings
 
 
 class EvaluationSettings(Settings):
@@ -79,6 +82,9 @@ class Recipe(Settings):
     data: DataSettings
     normalization: Normalization = Normalization()
     transforms: Transforms = Transforms()
+    trunk: TrunkSettings | None = Field(
+        None, description="networks get the features of a frozen trunk in place of images"
+    )
     network: AnyNetworkSettings
     method: AnyMethodSettings
     batch: BatchSettings
@@ -90,6 +96,31 @@ class Recipe(Settings):
     )
     evaluation: EvaluationSettings = EvaluationSettings()
     device: DeviceSettings = DeviceSettings()
+
+    @model_validator(mode="after")
+    def _normalize_as_pretrained(self) -> Self:
+        pretrained = self.trunk or self.network
+        expected = pretrained.normalization
+        if expected in (None, self.normalization):
+            return self
+        if "normalization" in self.model_fields_set:
+            warnings.warn(
+                f"the weights of {pretrained.name} need their own normalization, which replaces "
+                "that of the recipe",
+                NotKeptWarning,
+                stacklevel=2,
+            )
+        object.__setattr__(self, "normalization", expected)  # recipes are frozen for others
+        return self
+
+    @model_validator(mode="after")
+    def _check_trunk(self) -> Self:
+        if self.trunk is not None and self.network.name != "mlp":  # before features are computed
+            raise ValueError(
+                f"network.name = {self.network.name!r} is for images, but the trunk makes feature "
+                "vectors of them; use 'mlp', or leave out the trunk"
+            )
+        return self
 
     @model_validator(mode="after")
     def _check_stages(self) -> Self:

@@ -69,6 +69,11 @@ class Predictor:
     def __init__(self, run: Run) -> None:
         run = run.used  # raises if the run has not finished
         self._recipe = recipe = run.read_recipe()
+        if recipe.trunk is not None:
+            raise UserError(
+                f"{run.folder}: was trained on features of {recipe.trunk.name}, which predict "
+                "cannot compute yet; evaluate, report and label can"
+            )
         tensors, notes = read_model(run)
         self.classes = notes.classes
         self._shape = _check_shape(run, notes.shape, recipe.data.source)

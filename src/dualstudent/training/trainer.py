@@ -26,6 +26,7 @@ from dualstudent.recipes.schema import Recipe
 from dualstudent.training.distributed import build_fabric, gather_ranks
 from dualstudent.training.evaluation import Evaluator
 from dualstudent.training.state import TrainState
+from dualstudent.training.trunk import use_trunk
 
 _STEPS_BETWEEN_CHECKS = 50
 _IMAGES_TO_FIT, _PIXELS_TO_FIT = 1000, 1_000_000  # enough for statistics of small patches
@@ -86,9 +87,10 @@ class Trainer:
         _check_processes(recipe, handed_over)
         self.recipe = recipe
         self.fabric = build_fabric(recipe.device)
-        self.data = data or prepare(
+        prepared = data or prepare(
             recipe.data, recipe.seed, recipe.transforms, recipe.normalization
         )
+        self.data = use_trunk(recipe, prepared)
         check(self.data)
         self._stages = recipe.split_stages()
         self.enter_stage(stage)
@@ -208,6 +210,7 @@ class Trainer:
     def _build_method(self, recipe: Recipe, before: Method | None) -> Method:
         method = build_method(recipe, self.data, before)
         _check_strong_views(method, self.data)
+        _check_normalization(recipe, self.data)
         return method
 
     def _check_later_stages(self) -> None:
@@ -329,9 +332,13 @@ def _find_method_class(recipe: Recipe) -> type[Method]:
 
 
 def _fit_students(students: Sequence[Network], samples: Samples) -> None:
-    """Show some training images to networks that depend on them, such as whitened ones."""
-    if len(samples) == 0 or all(type(each).fit_to is Network.fit_to for each in students):
-        return  # without samples, weights and all else are read from a model
+    """Load pretrained weights, and show images to networks that depend on them."""
+    if len(samples) == 0:
+        return  # weights and all else are read from a model
+    for student in students:
+        student.load_pretrained()
+    if all(type(each).fit_to is Network.fit_to for each in students):
+        return
     most = max(1, _PIXELS_TO_FIT // math.prod(samples.shape[1:]))  # large photos fit into memory
     count = min(_IMAGES_TO_FIT, most, len(samples))
     indices = torch.linspace(0, len(samples) - 1, count).long()
@@ -363,6 +370,16 @@ def _check_strong_views(method: Method, data: PreparedData) -> None:
             f"method.name = {method.settings.name!r} learns from strong views, but nothing would "
             "perturb them; define them in transforms.strong, or for data from Python in the "
             "transforms or strong_perturbation of prepare_arrays"
+        )
+
+
+def _check_normalization(recipe: Recipe, data: PreparedData) -> None:
+    """Check data from Python; those of a recipe are normalized as it says."""
+    expected = recipe.network.normalization
+    if expected is not None and data.train.normalization != expected:
+        raise UserError(
+            f"the weights of {recipe.network.name} need the normalization mean={expected.mean}, "
+            f"std={expected.std}; pass it to prepare_arrays as Normalization(…)"
         )
 
 

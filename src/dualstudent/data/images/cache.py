@@ -112,7 +112,7 @@ def decode_images(
     if None in files:
         try:
             files = store.add(listing.paths, progress)
-            _remove_unused(cache)
+            remove_unused(cache, "images-*")
         except OSError as error:
             raise UserError(
                 f"cannot write to {cache}: {error.strerror}; make space there, or set "
@@ -354,9 +354,9 @@ def _watch(
             raise Interrupted(stop.received, f"{done:,} of {total:,} files", "the same command")
 
 
-def _remove_unused(cache: Path) -> None:
+def remove_unused(cache: Path, pattern: str) -> None:
     """Remove old folders; on POSIX, files that another process has mapped stay readable."""
-    for folder in cache.glob("images-*"):
+    for folder in cache.glob(pattern):
         with suppress(OSError):  # another process was faster, or is filling it
             if time.time() - folder.stat().st_mtime < _SECONDS_KEPT:
                 continue

@@ -93,9 +93,9 @@ def build_galleries(
     Returns:
         None if the samples are not images.
     """
-    if data.test.read_pixels(predictions.indices[:0]) is None or data.test.shape[0] not in (1, 3):
+    none = data.test.read_pixels(predictions.indices[:0])
+    if none is None or none.shape[1] not in (1, 3):
         return None
-
     wanted = [
         (_MISTAKES, ~predicted.correct, predicted.confidence),
         (_DISAGREED, ~predicted.agree, predicted.confidence),

@@ -1,0 +1,51 @@
+"""The features of a recipe's trunk in place of its images."""
+
+from dataclasses import replace
+
+from dualstudent.data.prepared import PreparedData
+from dualstudent.errors import UserError
+from dualstudent.methods.method import MethodSettings
+from dualstudent.parallel import Progress
+from dualstudent.recipes.chooser import uses_strong_views
+from dualstudent.recipes.schema import Recipe
+from dualstudent.trunks.features import keep_features
+from dualstudent.trunks.samples import KeptFeatures
+from dualstudent.trunks.trunk import build_trunk
+
+
+def use_trunk(recipe: Recipe, data: PreparedData, progress: Progress | None = None) -> PreparedData:
+    """Replace images by features of the recipe's trunk; without a trunk, return the same data.
+
+    Args:
+        recipe: strong views are kept only if one of its methods uses them.
+        data: images, or features from an earlier call.
+        progress: receives the number of views that are done.
+
+    Raises:
+        UserError: if data and trunk do not fit together, or weights are missing.
+        Interrupted: after Ctrl-C, SIGTERM or SIGHUP; what has been computed is kept.
+    """
+    settings = recipe.trunk
+    if settings is None:
+        return data
+    if not any(_needs_strong_views(stage.method) for stage in recipe.split_stages()):
+        settings = settings.model_copy(update={"strong_views": 0})
+    if data.trunk == settings:
+        return data
+    images = data.train.images if isinstance(data.train, KeptFeatures) else data.train
+    if len(images.shape) != 3:
+        raise UserError(f"trunk.name = {settings.name!r} is for images; the data are vectors")
+    kept = keep_features(
+        data,
+        build_trunk(settings, images.shape[0]),
+        settings.weak_views,
+        settings.strong_views,
+        settings.seed,
+        progress=progress,
+        device=recipe.device.gpu or "cpu",
+    )
+    return replace(kept, trunk=settings)
+
+
+def _needs_strong_views(method: MethodSettings) -> bool:
+    return uses_strong_views(method.name) or getattr(method, "view", "weak") == "strong"

@@ -1,0 +1,118 @@
+"""Trunks: networks that map images to feature vectors and are not trained."""
+
+import hashlib
+from typing import Any, Literal
+
+from pydantic import Field
+from torch import Tensor, nn, uint8
+from torch.nn import functional as F
+
+from dualstudent.data.transforms.normalization import Normalization
+from dualstudent.errors import UserError
+from dualstudent.networks.build import NETWORKS, build_network
+from dualstudent.networks.efficientnet_lite import FEATURES, EfficientNetLiteSettings
+
+
+class TrunkSettings(EfficientNetLiteSettings):
+    """A frozen trunk, and how many views of every image it sees."""
+
+    name: Literal["efficientnet-lite0", "efficientnet-lite1", "efficientnet-lite2"]
+    image_size: int = Field(
+        160, ge=32, description="pixels a side that the trunk sees; views are resized to it"
+    )
+    weak_views: int = Field(4, ge=1, description="weak views kept of every training image")
+    strong_views: int = Field(
+        8, ge=0, description="strong views kept of every training image, if the method uses any"
+    )
+    seed: int = Field(
+        0, ge=0, description="seed of the kept views; runs with other seeds share them"
+    )
+
+
+class FrozenTrunk(nn.Module):
+    """Maps images (B, channels, H, W) to feature vectors (B, features), always the same ones.
+
+    Args:
+        module: does this; it is set to evaluation mode.
+        features: length of the vectors.
+        normalization: normalization of the pixels that ``module`` expects; default: that of the
+            data.
+        image_size: images are resized to so many pixels a side; default: they keep their size.
+
+    Example:
+        >>> import torch
+        >>> pooled = nn.Sequential(nn.Conv2d(3, 5, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        >>> FrozenTrunk(pooled, features=5)(torch.rand(2, 3, 8, 8)).shape
+        torch.Size([2, 5])
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        features: int,
+        normalization: Normalization | None = None,
+        image_size: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.module, self.features = module.eval(), features
+        self.normalization, self.image_size = normalization, image_size
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Compute the features.
+
+        Raises:
+            UserError: if the module returns anything else.
+        """
+        size = self.image_size
+        if size is not None and images.shape[2:] != (size, size):
+            shrinks = min(images.shape[2:]) > size
+            images = F.interpolate(images, (size, size), mode="bicubic", antialias=shrinks)
+        found = self.module(images)
+        if not isinstance(found, Tensor) or found.shape != (len(images), self.features):
+            raise UserError(_explain_output(found, len(images), self.features))
+        return found
+
+    def fingerprint(self) -> str:
+        """Return the SHA-256 of structure, weights and preprocessing."""
+        digest = hashlib.sha256(repr((str(self.module), self.image_size)).encode())
+        for name, tensor in self.module.state_dict().items():
+            digest.update(name.encode())
+            digest.update(tensor.cpu().reshape(-1).view(uint8).numpy().data)
+        return digest.hexdigest()
+
+
+def build_trunk(settings: TrunkSettings, channels: int) -> FrozenTrunk:
+    """Build the trunk of a recipe with its weights.
+
+    Args:
+        settings: of the trunk.
+        channels: channels of the images, 1 or 3.
+
+    Raises:
+        UserError: if the weights are missing or do not fit.
+    """
+    (kind,) = (
+        network.Settings
+        for network in NETWORKS
+        if network.Settings.model_fields["name"].default == settings.name
+    )
+    chosen = kind.model_validate({"weights": settings.weights})
+    network = build_network(chosen, channels, 1, settings.image_size, settings.seed, 0)
+    network.load_pretrained()
+    pooled = nn.Sequential(network.trunk, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    return FrozenTrunk(pooled, FEATURES, settings.normalization, settings.image_size)
+
+
+def _explain_output(found: Any, count: int, features: int) -> str:
+    if not isinstance(found, Tensor):
+        return (
+            f"the trunk returns {type(found).__name__}, not a tensor; wrap it in a module that "
+            "returns feature vectors"
+        )
+    shape = tuple(found.shape)
+    if len(shape) == 4:
+        return (
+            f"the trunk returns maps {shape}, not vectors ({count}, {features}); pool them: "
+            "nn.Sequential(trunk, nn.AdaptiveAvgPool2d(1), nn.Flatten())"
+        )
+    return f"the trunk returns {shape}, not ({count}, {features}); check features = {features}"
