@@ -17,9 +17,7 @@ from typing import Any
 
 import torch
 
-from dualstudent import Trainer, Transforms
-from dualstudent.recipes.reading import validate
-from dualstudent.settings import Table
+from dualstudent import Recipe, Trainer, Transforms
 from tables import read_csv, write_csv, write_table
 from validation_tasks import GRAY, MAY_BE_MIRRORED, TASKS, prepare_task
 
@@ -80,7 +78,7 @@ def try_candidate(task: str, candidate: str, seed: int) -> dict[str, Any]:
     epochs = max(2, round(CANDIDATES[candidate].get("steps", STEPS) / per_epoch))
     schedule = {"epochs": epochs, "rampup_epochs": epochs / 4, "warmup_epochs": min(1, epochs / 4)}
     recipe |= {"seed": seed, "schedule": schedule | {"warmup_from": 0.0}}
-    trainer = Trainer(validate(recipe, candidate), data)
+    trainer = Trainer(Recipe.model_validate(recipe), data)
     start = time.process_time()
     while not trainer.done:
         trainer.advance()
@@ -96,7 +94,7 @@ def try_candidate(task: str, candidate: str, seed: int) -> dict[str, Any]:
     }
 
 
-def describe(task: str, candidate: dict[str, Any]) -> tuple[Table, Table]:
+def describe(task: str, candidate: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The views, and the recipe without its length."""
     shared = {"flip": task in MAY_BE_MIRRORED}
     colors = (0.0, 0.0, 0.0 if task in GRAY else 1.0, 0.0 if task in GRAY else 0.5)

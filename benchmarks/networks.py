@@ -21,10 +21,16 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dualstudent import PreparedData, Transforms
-from dualstudent.data.transforms.policy import Draw
-from dualstudent.networks import CNN13, DigitsCNN, QuickCNN, WhitenedCNN
-from dualstudent.prediction import Prediction
+from dualstudent import (
+    CNN13,
+    DigitsCNN,
+    Draw,
+    Prediction,
+    PreparedData,
+    QuickCNN,
+    Transforms,
+    WhitenedCNN,
+)
 from tables import light_frame, read_csv, write_csv, write_table
 from validation_tasks import MAY_BE_MIRRORED, prepare_task
 

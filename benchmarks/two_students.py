@@ -19,9 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dualstudent import PreparedData, Transforms
-from dualstudent.data.transforms.policy import Draw
-from dualstudent.networks import WhitenedCNN
+from dualstudent import Draw, PreparedData, Transforms, WhitenedCNN
 from dualstudent.stability import instability, is_guided, is_stable
 from tables import read_csv, spread, spread_of_differences, write_csv, write_table
 from validation_tasks import GRAY, prepare_task

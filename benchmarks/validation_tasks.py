@@ -1,16 +1,18 @@
-"""Tasks to choose defaults on: few labels, and validation images from the training part only."""
+"""Tasks to choose defaults on: few labels, and validation images from the training part only.
 
+The published files, and a folder of photos `clothing/train`, are read from $DUALSTUDENT_DATA.
+"""
+
+import os
 from functools import cache
 from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from dualstudent import PreparedData, Transforms, prepare_arrays
-from dualstudent.data.datasets import Images
-from dualstudent.data.paths import find_data_folder
-from dualstudent.data.sources.catalog import load
+from dualstudent import DataSettings, PreparedData, Transforms, prepare, prepare_arrays
 
 # name → what it is loaded from, and its size in pixels if that is not the data set's own
 TASKS = {
@@ -46,10 +48,11 @@ def _load(task: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Images (N, H, W, channels) and labels of the training part."""
     name, size = TASKS[task]
     if size is not None:
-        return _read_photos(find_data_folder() / name / "train", size)
-    found = load(name, "train", find_data_folder())
-    assert isinstance(found, Images)
-    return found.pixels.permute(0, 2, 3, 1).numpy(), found.labels.numpy()
+        return _read_photos(Path(os.environ["DUALSTUDENT_DATA"]) / name / "train", size)
+    data = prepare(DataSettings(source=name, labels="all"), seed=0)
+    pixels = data.train.read_pixels(torch.arange(len(data.labels)))
+    assert pixels is not None
+    return pixels.permute(0, 2, 3, 1).numpy(), data.labels.numpy()
 
 
 @cache
