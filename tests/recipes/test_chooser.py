@@ -204,3 +204,9 @@ def test_bfloat16_is_asked_of_torch_as_far_as_it_knows(
     if there:
         monkeypatch.setattr(torch.cpu, there, lambda: True, raising=False)
     assert has_fast_bfloat16() == bool(there)
+
+
+def test_a_trunk_sees_the_true_colors() -> None:
+    recipe = chosen({"trunk": {"name": "efficientnet-lite0"}})
+    assert recipe.network.name == "mlp"
+    assert recipe.transforms.weak == Transform(translate=64 // 14)

@@ -87,7 +87,7 @@ def choose_recipe(facts: ImageFacts, wanted: Table | None = None) -> Choice:
     """
     wanted = wanted or {}
     network, why_network = _choose_network(facts, "trunk" in wanted)
-    views, why_views = _choose_views(facts, find_method(wanted))
+    views, why_views = _choose_views(facts, find_method(wanted), "trunk" in wanted)
     batch = _choose_batch(facts, wanted.get("batch", {}))
     # At least 1: training refuses a batch that cannot be filled, and says why.
     size, labeled = batch["size"], batch["labeled"]
@@ -243,7 +243,9 @@ def _choose_network(facts: ImageFacts, on_features: bool) -> tuple[Table, str]:
     return {"name": "whitened-cnn"} | chosen, "learns fastest on a CPU"
 
 
-def _choose_views(facts: ImageFacts, method: str) -> tuple[Table, dict[str, str]]:
+def _choose_views(
+    facts: ImageFacts, method: str, on_features: bool
+) -> tuple[Table, dict[str, str]]:
     """Choose weak and strong views, with reasons."""
     flip = facts.may_be_mirrored
     weak: Table = {"translate": max(1, facts.size // 14), "flip": flip}
@@ -256,7 +258,7 @@ def _choose_views(facts: ImageFacts, method: str) -> tuple[Table, dict[str, str]
         if flip
         else "mirror images may be of another class, as those of digits are",
     }
-    if facts.channels == 3:
+    if facts.channels == 3 and not on_features:  # a trunk knows what colors mean
         weak["jitter"] = _COLOR
         reasons["transforms.weak.jitter"] = (
             "with few labels a network would learn the colors that these few images happen to have"
