@@ -10,10 +10,14 @@ from dualstudent.errors import UserError
 
 
 @contextmanager
-def atomic_write(path: Path) -> Iterator[Path]:
+def atomic_write(path: Path, keep: Path | None = None) -> Iterator[Path]:
     """Yield a temporary path to write to; afterwards it is synced and replaces ``path``.
 
     If the block raises, the temporary file is removed and ``path`` is unchanged.
+
+    Args:
+        path: the file to write.
+        keep: where the file that was at ``path`` is moved to; default: it is replaced.
     """
     # With the process id in its name, no other process writes to it.
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
@@ -21,9 +25,12 @@ def atomic_write(path: Path) -> Iterator[Path]:
         yield partial
         with partial.open("rb+") as file:
             os.fsync(file.fileno())
+        if keep is not None and path.exists():
+            path.replace(keep)
         partial.replace(path)
     except OSError as error:
-        if error.filename == str(partial):  # name the file that the user knows
+        # Name the file that the user knows; if the disk is full, there may be no name at all.
+        if error.filename in (None, str(partial)):
             error.filename = str(path)
         raise
     finally:

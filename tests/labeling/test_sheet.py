@@ -21,6 +21,7 @@ from dualstudent.labeling import write_labels
 from dualstudent.labeling.names import name_own_images, name_published_images
 from dualstudent.labeling.ranking import SELECTED
 from dualstudent.runs import train
+from dualstudent.sealed import write_sealed
 from dualstudent.signals import Interrupted
 from dualstudent.training.inference import Predictions, predict
 from dualstudent.training.run import FORMAT
@@ -388,7 +389,7 @@ def test_runs_that_are_not_what_they_were(run: Run, place: Path, command: Comman
     unfinished = command("label", "run", "-o", "new.csv")
     run.result.write_text(result)
     refused(unfinished, "dualstudent resume run")
-    run.about.write_text(json.dumps(json.loads(about) | {"format": FORMAT + 1}))
+    write_sealed(run.about, run.read_about() | {"format": FORMAT + 1})
     newer = command("label", "run", "-o", "new.csv")
     run.about.write_text(about)
     refused(newer, f"format {FORMAT + 1}")

@@ -3,10 +3,13 @@
 import json
 from pathlib import Path
 
+from dualstudent import Run
 from dualstudent.experiments.plan import Plan, plan
 from dualstudent.experiments.reading import load_experiment
 from dualstudent.experiments.schema import BudgetName, Cell
 from dualstudent.recipes.reading import to_toml
+from dualstudent.sealed import write_sealed
+from dualstudent.training.run import FORMAT
 
 SMALL = """
 title = "What unlabeled digits are worth"
@@ -72,7 +75,8 @@ def write_run(folder: Path, recipe_text: str, errors: list[dict[str, float]]) ->
         "seconds": 40.0,
         "versions": {"python": "3.11.9", "torch": "2.13.0"},
     }
-    (folder / "result.json").write_text(json.dumps(result))
+    Run(folder).write_result(result)
+    write_sealed(folder / "run.json", {"format": FORMAT, "digests": {}})
 
 
 def runs_of(planned: Plan, cell: Cell, folder: Path, errors: list[list[dict[str, float]]]) -> None:
