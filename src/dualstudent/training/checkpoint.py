@@ -85,7 +85,7 @@ class CheckpointNotes(Settings):
     metrics_size: int = Field(ge=0)
     metrics_sha256: str | None = None
     names: tuple[tuple[int, str], ...]
-    optimizers: dict[str, int | float] = {}
+    optimizers: dict[str, int | float] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from dualstudent.errors import UserError
 from dualstudent.recipes.reading import RenamedKeyWarning, read_recipe_table, to_toml, validate
 from dualstudent.recipes.schema import Recipe
 from dualstudent.sealed import hash_file, parse_object, read_sealed, read_text, write_sealed
+from dualstudent.training.records import Epoch, Result, check_form
 
 FORMAT = 4
 _EARLIER_FORMATS = (2, 3)  # can be read, too, but have no digests
@@ -23,7 +24,6 @@ _EARLIER_FORMATS = (2, 3)  # can be read, too, but have no digests
 _CHANGED_METHODS = {"deep-co-training", "vat"}
 _METRICS_DIGEST = "metrics_sha256"
 _MOST_METRICS = 2**30  # bytes, which are read at once
-_RESULT = {"headline", "networks", "seconds", "versions"}
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,8 @@ class Run:
     @property
     def used(self) -> "Run":
         """The run whose model is used: this one, or ``labels_only`` if that was chosen."""
-        gain = self.read_result().get("gain", {})
-        return self.labels_only if gain.get("labels_only_used") else self
+        gain = self.read_result().get("gain")
+        return self.labels_only if gain and gain["labels_only_used"] else self
 
     @classmethod
     def create(
@@ -254,10 +254,12 @@ class Run:
         self.check_digest(self.recipe)
         with warnings.catch_warnings(action="ignore", category=RenamedKeyWarning):
             table = read_recipe_table(str(self.recipe))  # the user need not edit it
-        for section in (table, *table.get("stages", ())):
-            if "neighbor_weight" in section.get("method", {}):
+        stages = table.get("stages")
+        for section in (table, *(stages if isinstance(stages, list) else ())):
+            method = section.get("method") if isinstance(section, dict) else None
+            if isinstance(method, dict) and "neighbor_weight" in method:
                 # A run states all settings; the earlier version did not have this one, only sums.
-                section["method"].setdefault("neighbor_distance", "sum")
+                method.setdefault("neighbor_distance", "sum")
         return validate(table, str(self.recipe))
 
     def read_metrics(self) -> list[dict[str, Any]]:
@@ -271,10 +273,12 @@ class Run:
             expected = self.read_result().get(_METRICS_DIGEST)
             if expected not in (None, hash_file(self.metrics)):
                 raise UserError(f"{self.metrics}: is damaged; bring the file back from a copy")
-        return [
-            parse_object(line, f"{self.metrics}, line {number}")
-            for number, line in enumerate(lines, start=1)
-        ]
+        metrics = []
+        for number, line in enumerate(lines, start=1):
+            where = f"{self.metrics}, line {number}"
+            metrics.append(parse_object(line, where))
+            check_form(metrics[-1], Epoch, where)
+        return metrics
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -307,8 +311,7 @@ class Run:
         result, sealed = read_sealed(self.result)
         if not sealed and self.read_about()["format"] == FORMAT:
             raise UserError(f"{self.result}: is damaged; bring the file back from a copy")
-        if not result.keys() >= _RESULT:
-            raise UserError(f"{self.result}: is not a result of this version of dualstudent")
+        check_form(result, Result, self.result)
         return result
 
     def write_result(self, result: dict[str, Any]) -> None:
