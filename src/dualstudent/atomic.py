@@ -29,13 +29,23 @@ def atomic_write(path: Path, keep: Path | None = None) -> Iterator[Path]:
             path.replace(keep)
         partial.replace(path)
     except OSError as error:
-        # Name the file that the user knows; if the disk is full, there may be no name at all.
+        # Name the file that the user knows; if the disk is full, the error names none.
         if error.filename in (None, str(partial)):
             error.filename = str(path)
         raise
     finally:
         with suppress(OSError):  # keep the first error
             partial.unlink()
+
+
+@contextmanager
+def name_file(path: Path) -> Iterator[None]:
+    """Add ``path`` to an error that names no file, as when the disk is full."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
 
 
 @contextmanager

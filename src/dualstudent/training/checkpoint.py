@@ -42,8 +42,11 @@ def write_tensors(
     text = json.dumps(notes)
     metadata = {_NOTES: text, _DIGEST: _hash(contiguous, text)}
     with atomic_write(path, keep) as partial:
+        partial.touch()
+        rights = partial.stat().st_mode  # those of other files, while save_file allows only us
         try:
             save_file(contiguous, partial, metadata=metadata)
+            partial.chmod(rights)
         except SafetensorError as error:  # such as: no space left
             raise UserError(f"{path}: cannot be written ({error})") from error
 

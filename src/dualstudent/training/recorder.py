@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from dualstudent.atomic import name_file
 from dualstudent.errors import UserError
 from dualstudent.sealed import hash_file
 from dualstudent.signals import Interrupted, StopRequest
@@ -174,7 +175,7 @@ class Recorder:
             raise LossNotFinite(f"{error}; {kept}") from error
 
     def _log(self, record: dict[str, Any]) -> None:
-        with self._run.metrics.open("a") as file:
+        with name_file(self._run.metrics), self._run.metrics.open("a") as file:
             file.write(json.dumps(record) + "\n")
             self._metrics_size = file.tell()  # also flushes
             os.fsync(file.fileno())  # a checkpoint that outlives a power cut needs them
