@@ -114,10 +114,10 @@ def test_a_column_may_measure_something_else(tmp_path: Path) -> None:
     cell = Cell("supervised", "more")
     runs_of(planned, cell, folder, [[{"student": 7.0}]])
     (run,) = find_finished_runs(planned, folder)[cell]
-    figures = {"student": {"error": 7.0, "top5_error": 1.25}}
+    figures = {"student": network(7.0, top5_error=1.25)}
     result = run.read_result() | {"networks": figures}
     del result["metrics_sha256"]
-    run.metrics.write_text(json.dumps({"epoch": 1, "test": figures}) + "\n")
+    run.metrics.write_text(json.dumps(line(1, figures)) + "\n")
     run.write_result(result)
     table = build_table(planned, {cell: [run]}, "")
     assert table.rows[1][3:] == pytest.approx(["1.25", "1", "1.25"])

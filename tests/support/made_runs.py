@@ -20,12 +20,19 @@ Record = dict[str, Any]
 
 def network(error: float, **figures: Any) -> Record:
     """What evaluation says of one network."""
-    return {"error": error, "top5_error": None, "stable_share": 80.0} | figures
+    return {
+        "error": error,
+        "top5_error": None,
+        "stable_share": 80.0,
+        "stable_accuracy": None,
+        "class_accuracy": [],
+        "stable_class_accuracy": [],
+    } | figures
 
 
 def line(epoch: int, test: Mapping[str, Record], **more: Any) -> Record:
     """One line of the metrics."""
-    return {"epoch": epoch, "step": 10 * epoch, "test": dict(test)} | more
+    return {"epoch": epoch, "step": 10 * epoch, "loss": [], "test": dict(test)} | more
 
 
 def made_run(

@@ -15,6 +15,7 @@ from dualstudent.data.file_samples import FileSamples
 from dualstudent.data.images.cache import DecodedImages, decode_images
 from dualstudent.data.images.decoding import LARGEST_SIDE, Channels
 from dualstudent.data.images.listing import Listing
+from dualstudent.data.images.listing import is_text
 from dualstudent.data.images.own import list_images, prepare_files
 from dualstudent.data.images.tables import Columns
 from dualstudent.data.paths import find_data_folder
@@ -126,7 +127,7 @@ class DataSettings(Settings):
         if path is None:
             return None
         whole = path.expanduser().absolute()
-        if any("\ud800" <= letter <= "\udfff" for letter in str(whole)):  # bytes that are no text
+        if not is_text(str(whole)):
             raise ValueError(f"{str(whole)!r} is not UTF-8, as recipes are; rename the folder")
         return whole
 

@@ -1,9 +1,9 @@
 """The form of results and metrics, whose files may come from a stranger."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from dualstudent.errors import UserError
 
@@ -54,6 +54,12 @@ class Result(_Form):
     versions: dict[str, str]
     unreadable_images: _Count = 0
     gain: _Comparison | None = None
+
+    @model_validator(mode="after")
+    def _check_evaluated(self) -> Self:
+        if (self.error is None) != (not self.networks):
+            raise ValueError("either error and networks have figures, or neither")
+        return self
 
 
 def check_form(content: Mapping[str, Any], form: type[_Form], where: object) -> None:

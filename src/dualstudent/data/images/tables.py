@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dualstudent.data.datasets import Part
-from dualstudent.data.images.listing import Listing, sort_naturally
+from dualstudent.data.images.listing import UNKNOWN, Listing, sort_naturally
 from dualstudent.errors import UserError, raise_problems
 
 PATH_NAMES = ("path", "file", "filename", "file_name", "filepath", "file_path", "image")
@@ -92,8 +92,8 @@ def _find_problem(row: _Row) -> str | None:
             f"{row.where} is in part {row.part!r}; use train or test "
             "(validation is taken from the labeled images)"
         )
-    if row.label == "-1":
-        return f"{row.where} has label -1; leave the label blank where there is none"
+    if row.label.casefold() in UNKNOWN:
+        return f"{row.where} has label {row.label}; leave the label blank where there is none"
     return None
 
 
@@ -107,7 +107,7 @@ def _find_contradiction(before: _Row, row: _Row) -> str | None:
 
 
 def _find_missing(table: Path, files: dict[str, _Row]) -> Iterator[str]:
-    rows = [row for path, row in files.items() if not Path(path).is_file()]
+    rows = [row for path, row in files.items() if not os.path.isfile(path)]  # noqa: PTH113
     if rows:
         some = ", ".join(f"{row.path} in {row.where}" for row in rows[:_SHOWN])
         yield (
@@ -164,11 +164,11 @@ def _read_parquet(table: Path, columns: Columns) -> Iterator[_Row]:
             places = _find_columns(table, file.schema_arrow.names, columns)
             wanted = [file.schema_arrow.names[place] for place in places if place is not None]
             content = file.read(columns=wanted)
-    except (pyarrow.ArrowException, OSError) as error:
+            places = _find_columns(table, content.column_names, columns)
+            values = [column.to_pylist() for column in content.columns]
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise UserError(f"{table}: is not a table: broken Parquet ({error})") from error
-    places = _find_columns(table, content.column_names, columns)
-    values = zip(*(column.to_pylist() for column in content.columns), strict=True)
-    for number, cells in enumerate(values, start=1):
+    for number, cells in enumerate(zip(*values, strict=True), start=1):
         yield _make_row(f"row {number}", [_to_text(cell) for cell in cells], places)
 
 
