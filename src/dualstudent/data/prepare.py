@@ -14,8 +14,7 @@ from dualstudent.data.datasets import DataSet, ImageFiles, Images, Part
 from dualstudent.data.file_samples import FileSamples
 from dualstudent.data.images.cache import DecodedImages, decode_images
 from dualstudent.data.images.decoding import LARGEST_SIDE, Channels
-from dualstudent.data.images.listing import Listing
-from dualstudent.data.images.listing import is_text
+from dualstudent.data.images.listing import Listing, is_text
 from dualstudent.data.images.own import list_images, prepare_files
 from dualstudent.data.images.tables import Columns
 from dualstudent.data.paths import find_data_folder

@@ -21,6 +21,7 @@ from dualstudent.data.images.decoding import (
     resize,
 )
 from dualstudent.data.images.folders import find_images
+from dualstudent.data.images.tables import escape_cell
 from dualstudent.data.paths import RIGHTS_TO_IMAGES, path_exists
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import Digest, ImageSamples, Samples
@@ -237,7 +238,14 @@ def _make_rows(
         found.paths, _to_words(found.stable), agree, *values, strict=True
     ):
         more = [f"{each:.6f}" for each in every] if each_class else []
-        yield [str(path), classes[label], f"{p:.6f}", stable, agrees, *more]
+        yield [
+            escape_cell(str(path)),
+            escape_cell(classes[label]),
+            f"{p:.6f}",
+            stable,
+            agrees,
+            *more,
+        ]
 
 
 def _to_words(column: Tensor) -> list[str]:

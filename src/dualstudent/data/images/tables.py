@@ -2,6 +2,7 @@
 
 import csv
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ LABEL_NAMES = ("label", "class", "category", "target")
 PART_NAMES = ("part", "split")
 _OF_PREDICTIONS = frozenset({"probability", "stable"})  # columns of 'dualstudent predict'
 _PARTS: dict[str, Part] = {"": "train", "train": "train", "training": "train", "test": "test"}
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")
 _PARQUET_BEGINS = b"PAR1"
 _SHOWN = 10  # files that do not exist
 
@@ -43,11 +45,31 @@ class _Row:
     part: str
 
 
+def escape_cell(text: str) -> str:
+    """Put an apostrophe before text that a spreadsheet would compute; see :func:`unescape_cell`.
+
+    Example:
+        >>> escape_cell("=1+1"), escape_cell("cat")
+        ("'=1+1", 'cat')
+    """
+    return f"'{text}" if _FORMULA.match(text) else text
+
+
+def unescape_cell(text: str) -> str:
+    """Return the text that :func:`escape_cell` was given.
+
+    Example:
+        >>> unescape_cell("'=1+1"), unescape_cell("'cat'")
+        ('=1+1', "'cat'")
+    """
+    return text[1:] if text[:1] == "'" and _FORMULA.match(text) else text
+
+
 def list_table(table: Path, columns: Columns | None = None) -> Listing:
     """List the images of a CSV or Parquet file with one row per image.
 
-    CSV files are UTF-8 text with a header, separated by commas, semicolons or tabs. Parquet needs
-    pyarrow.
+    CSV files are UTF-8 text with a header, separated by commas, semicolons or tabs; an apostrophe
+    before one of = + - @ is not part of the text. Parquet needs pyarrow.
 
     Args:
         table: path of the file.
@@ -135,7 +157,7 @@ def _read_csv(table: Path, columns: Columns) -> Iterator[_Row]:
                         f"{table}: {where} has {len(cells)} cells, the header {len(header)}; "
                         'put names with commas in them into "quotes"'
                     )
-                yield _make_row(where, cells, places)
+                yield _make_row(where, [unescape_cell(cell) for cell in cells], places)
     except UnicodeDecodeError as error:
         raise UserError(
             f"{table}: is neither Parquet nor UTF-8 text; give a folder of images or a table (from "
