@@ -1,6 +1,8 @@
 """Atomic writes: a file exists completely or not at all."""
 
 import os
+import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,8 +21,7 @@ def atomic_write(path: Path, keep: Path | None = None) -> Iterator[Path]:
         path: the file to write.
         keep: where the file that was at ``path`` is moved to; default: it is replaced.
     """
-    # With the process id in its name, no other process writes to it.
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    partial = name_partial(path)
     try:
         yield partial
         with partial.open("rb+") as file:
@@ -36,6 +37,59 @@ def atomic_write(path: Path, keep: Path | None = None) -> Iterator[Path]:
     finally:
         with suppress(OSError):  # keep the first error
             partial.unlink()
+
+
+def name_partial(path: Path) -> Path:
+    """Name the file or folder that becomes ``path`` once it is complete.
+
+    It has the process id in its name, so that no other process writes to it. Those that processes
+    left behind when they were killed are removed.
+    """
+    named = re.compile(re.escape(path.name) + r"\.(\d{1,9})\.partial")
+    with suppress(OSError):  # cleaning up is not worth an error
+        for beside in path.parent.iterdir():
+            found = named.fullmatch(beside.name)
+            if found and not _is_alive(int(found[1])):
+                _remove(beside)
+    return path.with_name(f"{path.name}.{os.getpid()}.partial")
+
+
+def _is_alive(process: int) -> bool:
+    """Return whether another process has this id."""
+    if process == os.getpid():  # in a container, every program may have the same
+        return False
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it belongs to somebody else
+        return True
+    return True
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+@contextmanager
+def create_folder(path: Path) -> Iterator[Path]:
+    """Yield a new folder to write to, which becomes ``path`` afterwards; nothing if it raises.
+
+    Args:
+        path: must not exist or be an empty folder.
+    """
+    partial = name_partial(path)
+    partial.mkdir(parents=True)
+    try:
+        with name_file(path):
+            yield partial
+            partial.rename(path)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
 
 
 @contextmanager

@@ -1,10 +1,7 @@
 """A disk that is full: the error names the file, nothing is left behind, a run can be resumed."""
 
 import errno
-import resource
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -13,19 +10,9 @@ from PIL import Image
 
 from dualstudent import Callback, Run, UserError, export_run, resume, train
 from dualstudent.training.predictor import write_predictions
+from tests.support.disk import full_disk
 from tests.support.recipes import small_recipe
 from tests.support.runs import assert_equal_runs
-
-
-@contextmanager
-def full_disk(most_bytes: int = 0) -> Iterator[None]:
-    """No file can become larger than ``most_bytes``."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 class FillsDiskAt(Callback):

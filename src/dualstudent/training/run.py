@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
+from dualstudent.atomic import create_folder
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.splits import write_manifest
 from dualstudent.errors import UserError
@@ -118,11 +119,11 @@ class Run:
             UserError: if the folder exists and is not empty.
         """
         cls.check_free(folder)
-        partial = cls(folder.with_name(folder.name + ".partial"))
-        partial._write_start(recipe, data)
-        if opponent is not None:
-            partial.labels_only._write_start(opponent, data)
-        partial.folder.rename(folder)
+        with create_folder(folder) as partial:
+            started = cls(partial)
+            started._write_start(recipe, data)
+            if opponent is not None:
+                started.labels_only._write_start(opponent, data)
         return cls(folder)
 
     def _write_start(self, recipe: Recipe, data: PreparedData) -> None:
