@@ -1,9 +1,11 @@
+import os
 from pathlib import Path
 
 import pytest
 
 from dualstudent import UserError
 from dualstudent.atomic import atomic_write, create_file
+from tests.support.processes import dead_process
 
 
 def test_the_old_content_stays_until_the_new_is_complete(tmp_path: Path) -> None:
@@ -54,3 +56,21 @@ def test_other_partial_files_are_not_overwritten(tmp_path: Path) -> None:
     with atomic_write(tmp_path / "file.txt") as partial:
         partial.write_text("new")
     assert theirs.read_text() == "precious"
+
+
+def test_what_killed_processes_left_behind_is_removed(tmp_path: Path) -> None:
+    def left(name: str) -> Path:
+        (tmp_path / name).write_text("half")
+        return tmp_path / name
+
+    ours = left(f"file.txt.{dead_process()}.partial")
+    kept = [
+        left(f"file.txt.{os.getppid()}.partial"),  # its process still writes
+        left(f"other.txt.{dead_process()}.partial"),
+        left("file.txt.partial"),
+        left("file.txt.12.partial.txt"),
+    ]
+    with atomic_write(tmp_path / "file.txt") as partial:
+        partial.write_text("new")
+    assert not ours.exists()
+    assert set(tmp_path.iterdir()) == {*kept, tmp_path / "file.txt"}

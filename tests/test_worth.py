@@ -1,6 +1,5 @@
 """Was it worth it? Own images with their unlabeled ones, beside the labels alone."""
 
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -62,7 +61,7 @@ def labels_used(validated: Run, tmp_path: Path) -> Run:
     run = Run(Path(shutil.copytree(validated.folder, tmp_path / "chosen")))
     result = run.read_result()
     result["gain"] |= {"error": 50.0, "labels_only_error": 40.0, "labels_only_used": True}
-    run.result.write_text(json.dumps(result))
+    run.write_result(result)
     return run
 
 
@@ -224,7 +223,7 @@ def test_an_opponent_that_diverges_costs_no_result(
     run = Run(Path(shutil.copytree(tested.folder, tmp_path / "run")))
     result = run.read_result()
     del result["gain"]
-    run.result.write_text(json.dumps(result))
+    run.write_result(result)
 
     def diverge(*_: object) -> None:
         raise LossNotFinite("the loss is no longer finite")

@@ -1,6 +1,8 @@
 """Atomic writes: a file exists completely or not at all."""
 
 import os
+import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -10,25 +12,94 @@ from dualstudent.errors import UserError
 
 
 @contextmanager
-def atomic_write(path: Path) -> Iterator[Path]:
+def atomic_write(path: Path, keep: Path | None = None) -> Iterator[Path]:
     """Yield a temporary path to write to; afterwards it is synced and replaces ``path``.
 
     If the block raises, the temporary file is removed and ``path`` is unchanged.
+
+    Args:
+        path: the file to write.
+        keep: where the file that was at ``path`` is moved to; default: it is replaced.
     """
-    # With the process id in its name, no other process writes to it.
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    partial = name_partial(path)
     try:
         yield partial
         with partial.open("rb+") as file:
             os.fsync(file.fileno())
+        if keep is not None and path.exists():
+            path.replace(keep)
         partial.replace(path)
     except OSError as error:
-        if error.filename == str(partial):  # name the file that the user knows
+        # Name the file that the user knows; if the disk is full, the error names none.
+        if error.filename in (None, str(partial)):
             error.filename = str(path)
         raise
     finally:
         with suppress(OSError):  # keep the first error
             partial.unlink()
+
+
+def name_partial(path: Path) -> Path:
+    """Name the file or folder that becomes ``path`` once it is complete.
+
+    It has the process id in its name, so that no other process writes to it. Those that processes
+    left behind when they were killed are removed.
+    """
+    named = re.compile(re.escape(path.name) + r"\.(\d{1,9})\.partial")
+    with suppress(OSError):  # cleaning up is not worth an error
+        for beside in path.parent.iterdir():
+            found = named.fullmatch(beside.name)
+            if found and not _is_alive(int(found[1])):
+                _remove(beside)
+    return path.with_name(f"{path.name}.{os.getpid()}.partial")
+
+
+def _is_alive(process: int) -> bool:
+    """Return whether another process has this id."""
+    if process == os.getpid():  # in a container, every program may have the same
+        return False
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it belongs to somebody else
+        return True
+    return True
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+@contextmanager
+def create_folder(path: Path) -> Iterator[Path]:
+    """Yield a new folder to write to, which becomes ``path`` afterwards; nothing if it raises.
+
+    Args:
+        path: must not exist or be an empty folder.
+    """
+    partial = name_partial(path)
+    partial.mkdir(parents=True)
+    try:
+        with name_file(path):
+            yield partial
+            partial.rename(path)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+@contextmanager
+def name_file(path: Path) -> Iterator[None]:
+    """Add ``path`` to an error that names no file, as when the disk is full."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
 
 
 @contextmanager

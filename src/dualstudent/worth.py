@@ -1,13 +1,11 @@
 """Was it worth it? The same network on the labels alone, and what unlabeled images gained."""
 
-import json
 import math
 import shlex
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from dualstudent.atomic import atomic_write
 from dualstudent.batch import count_epoch_steps
 from dualstudent.data.prepared import PreparedData
 from dualstudent.errors import escape_line
@@ -100,7 +98,5 @@ def compare_with_labels(
         return
     ours, labels_only = (load_trained(each, data) for each in (run, run.labels_only))
     gain = measure_gain(ours, labels_only)
-    with atomic_write(run.result) as partial:
-        result = run.read_result() | {"gain": asdict(gain)}
-        partial.write_text(json.dumps(result, indent=1) + "\n")
+    run.write_result(run.read_result() | {"gain": asdict(gain)})
     draw_page(run, lambda: labels_only if gain.labels_only_used else ours)

@@ -60,7 +60,7 @@ def test_the_best_is_looked_for_among_the_reported_networks(tmp_path: Path) -> N
     errors = [{"weak": w, "strong": s} for w, s in zip(weak, strong, strict=True)]
     runs_of(planned, cell, folder, [errors])
     (run,) = find_finished_runs(planned, folder)[cell]
-    run.result.write_text(json.dumps(run.read_result() | {"headline": ["weak"]}))
+    run.write_result(run.read_result() | {"headline": ["weak"]})
     assert build_table(planned, {cell: [run]}, "").rows[2][3:] == ["10.00", "1", "8.00"]
     summary = summarize_metrics(run.read_metrics(), ["weak"], seconds=1.0)
     assert (summary["error"], summary["chosen_on_test"]["error"]) == (10.0, 8.0)
@@ -114,8 +114,10 @@ def test_a_column_may_measure_something_else(tmp_path: Path) -> None:
     cell = Cell("supervised", "more")
     runs_of(planned, cell, folder, [[{"student": 7.0}]])
     (run,) = find_finished_runs(planned, folder)[cell]
-    figures = {"student": {"error": 7.0, "top5_error": 1.25}}
-    run.metrics.write_text(json.dumps({"epoch": 1, "test": figures}) + "\n")
-    run.result.write_text(json.dumps(run.read_result() | {"networks": figures}))
+    figures = {"student": network(7.0, top5_error=1.25)}
+    result = run.read_result() | {"networks": figures}
+    del result["metrics_sha256"]
+    run.metrics.write_text(json.dumps(line(1, figures)) + "\n")
+    run.write_result(result)
     table = build_table(planned, {cell: [run]}, "")
     assert table.rows[1][3:] == pytest.approx(["1.25", "1", "1.25"])

@@ -19,6 +19,7 @@ from dualstudent.methods import METHODS
 from dualstudent.training.trainer import Trainer
 from tests.support.isolated import json_without
 from tests.support.recipes import small_recipe
+from tests.support.runs import change_recipe
 
 STRONG = 'method.strong_network={name="quick-cnn"}'
 NEEDED = {  # by a method, for two epochs of small images
@@ -158,7 +159,7 @@ def test_files_say_nothing_about_the_machine(small_run: Run, tmp_path: Path) -> 
     """No places of files: neither of the program nor of the user's data."""
     copy = Run(Path(shutil.copytree(small_run.folder, tmp_path / "copy")))
     recipe = copy.recipe.read_text().replace("[data]", f'[data]\nfolder = "{tmp_path}"')
-    copy.recipe.write_text(recipe)
+    change_recipe(copy, recipe)
     for to in formats.FORMATS:
         content = export_run(copy, to).path.read_bytes()
         assert b"digits-8x8" in content
@@ -178,7 +179,7 @@ def of_another_version(run: Run) -> None:
 
 
 def of_other_weights(run: Run) -> None:
-    run.recipe.write_text(run.recipe.read_text().replace("width = 1", "width = 2"))
+    change_recipe(run, run.recipe.read_text().replace("width = 1", "width = 2"))
 
 
 @pytest.mark.parametrize(

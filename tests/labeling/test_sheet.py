@@ -21,8 +21,10 @@ from dualstudent.labeling import write_labels
 from dualstudent.labeling.names import name_own_images, name_published_images
 from dualstudent.labeling.ranking import SELECTED
 from dualstudent.runs import train
+from dualstudent.sealed import write_sealed
 from dualstudent.signals import Interrupted
 from dualstudent.training.inference import Predictions, predict
+from dualstudent.training.predictor import write_predictions
 from dualstudent.training.run import FORMAT
 from tests.support.command import Command
 from tests.support.csv_rows import rows_of
@@ -388,7 +390,7 @@ def test_runs_that_are_not_what_they_were(run: Run, place: Path, command: Comman
     unfinished = command("label", "run", "-o", "new.csv")
     run.result.write_text(result)
     refused(unfinished, "dualstudent resume run")
-    run.about.write_text(json.dumps(json.loads(about) | {"format": FORMAT + 1}))
+    write_sealed(run.about, run.read_about() | {"format": FORMAT + 1})
     newer = command("label", "run", "-o", "new.csv")
     run.about.write_text(about)
     refused(newer, f"format {FORMAT + 1}")
@@ -419,3 +421,26 @@ def test_what_no_table_can_name_is_refused_before_anybody_fills_it_in(
     settings = DataSettings(path=tmp_path, image_size=8, channels=1)
     with pytest.raises(UserError, match=message):
         name_own_images(settings.decode())
+
+
+def test_cells_that_a_spreadsheet_would_compute_are_harmless_and_read_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DUALSTUDENT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    classes = ("'=cmd|A1", "=cmd|A1", "@sum", "+1", "-a", "'plain'")
+    rng = np.random.default_rng(0)
+    for name in (*classes, "unlabeled"):
+        (tmp_path / "data" / name).mkdir(parents=True)
+        for number in range(4):
+            image = Image.fromarray(rng.integers(0, 256, (8, 8), np.uint8))
+            image.save(tmp_path / "data" / name / f"{number}.png")
+    run = train_on(tmp_path / "data", tmp_path / "run", "batch.size=12", "batch.labeled=8")
+    write_labels(run, "labels.csv")
+    (tmp_path / "=image.png").write_bytes((tmp_path / "data/unlabeled/0.png").read_bytes())
+    write_predictions(run, "=image.png", "predictions.csv")
+    for file in ("labels.csv", "predictions.csv"):
+        cells = [cell for row in rows_of(Path(file)) for cell in row.values()]
+        assert not any(cell.startswith(tuple("=+-@\t\r")) for cell in cells)
+    assert set(list_table(Path("labels.csv")).classes) == set(classes)
+    assert rows_of(Path("predictions.csv"))[0]["path"] == "'=image.png"

@@ -3,10 +3,14 @@
 import json
 from pathlib import Path
 
+from dualstudent import Run
 from dualstudent.experiments.plan import Plan, plan
 from dualstudent.experiments.reading import load_experiment
 from dualstudent.experiments.schema import BudgetName, Cell
 from dualstudent.recipes.reading import to_toml
+from dualstudent.sealed import write_sealed
+from dualstudent.training.run import FORMAT
+from tests.support.made_runs import line, network
 
 SMALL = """
 title = "What unlabeled digits are worth"
@@ -61,18 +65,19 @@ def write_run(folder: Path, recipe_text: str, errors: list[dict[str, float]]) ->
     """A finished run, with the errors of its networks in each epoch."""
     folder.mkdir(parents=True)
     (folder / "recipe.toml").write_text(recipe_text)
-    tests = [{name: {"error": error} for name, error in epoch.items()} for epoch in errors]
-    lines = [
-        json.dumps({"epoch": n, "step": n, "test": test}) for n, test in enumerate(tests, start=1)
-    ]
+    tests = [{name: network(error) for name, error in epoch.items()} for epoch in errors]
+    lines = [json.dumps(line(number, test)) for number, test in enumerate(tests, start=1)]
     (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n")
     result = {
+        "error": next(iter(errors[-1].values())),
+        "epochs": len(tests),
         "networks": tests[-1],
         "headline": list(tests[-1]),
         "seconds": 40.0,
         "versions": {"python": "3.11.9", "torch": "2.13.0"},
     }
-    (folder / "result.json").write_text(json.dumps(result))
+    Run(folder).write_result(result)
+    write_sealed(folder / "run.json", {"format": FORMAT, "digests": {}})
 
 
 def runs_of(planned: Plan, cell: Cell, folder: Path, errors: list[list[dict[str, float]]]) -> None:

@@ -11,19 +11,28 @@ from matplotlib.axes import Axes
 from dualstudent import Run, load_recipe
 from dualstudent.experiments.schema import Experiment
 from dualstudent.recipes.reading import to_toml
+from dualstudent.sealed import write_sealed
 from dualstudent.training.recorder import summarize_metrics
+from dualstudent.training.run import FORMAT
 
 Record = dict[str, Any]
 
 
 def network(error: float, **figures: Any) -> Record:
     """What evaluation says of one network."""
-    return {"error": error, "top5_error": None, "stable_share": 80.0} | figures
+    return {
+        "error": error,
+        "top5_error": None,
+        "stable_share": 80.0,
+        "stable_accuracy": None,
+        "class_accuracy": [],
+        "stable_class_accuracy": [],
+    } | figures
 
 
 def line(epoch: int, test: Mapping[str, Record], **more: Any) -> Record:
     """One line of the metrics."""
-    return {"epoch": epoch, "step": 10 * epoch, "test": dict(test)} | more
+    return {"epoch": epoch, "step": 10 * epoch, "loss": [], "test": dict(test)} | more
 
 
 def made_run(
@@ -39,7 +48,8 @@ def made_run(
     run.recipe.write_text(to_toml(load_recipe("digits", list(changes))), "utf-8")
     run.metrics.write_text("".join(json.dumps(record) + "\n" for record in metrics))
     names = list(headline) or list(metrics[-1]["test"])
-    run.result.write_text(json.dumps(summarize_metrics(list(metrics), names, seconds=1)))
+    run.write_result(summarize_metrics(list(metrics), names, seconds=1))
+    write_sealed(run.about, {"format": FORMAT, "digests": {}})
     if classes:
         run.split.write_text(json.dumps({"per_class": dict.fromkeys(classes, 1)}))
     return run

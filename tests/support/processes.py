@@ -48,3 +48,10 @@ def stopped_by(
         check=False,
     )
     return finished.returncode, finished.stderr
+
+
+def dead_process() -> int:
+    """The id of a process that has ended."""
+    process = subprocess.Popen(["true"])
+    process.wait()
+    return process.pid

@@ -5,6 +5,7 @@ import signal
 import torch
 
 from dualstudent import Callback, Run
+from dualstudent.sealed import hash_file, write_sealed
 from dualstudent.training.checkpoint import read_tensors
 
 
@@ -29,6 +30,14 @@ class DiesAt(Callback):
     def on_step(self, step: int) -> None:
         if step == self._step:
             raise RuntimeError("power cut")
+
+
+def change_recipe(run: Run, text: str) -> None:
+    """Change the recipe of a run as if the run had begun with it."""
+    run.recipe.write_text(text)
+    about = run.read_about()
+    digests = about["digests"] | {run.recipe.name: hash_file(run.recipe)}
+    write_sealed(run.about, about | {"digests": digests})
 
 
 def assert_equal_runs(run: Run, expected: Run) -> None:

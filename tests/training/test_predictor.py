@@ -1,5 +1,4 @@
 import csv
-import json
 import shutil
 from pathlib import Path
 
@@ -10,9 +9,11 @@ from PIL import Image
 
 from dualstudent import Run, UserError, load_recipe, prepare_arrays, train
 from dualstudent.data.sources.bundled import load_digits_8x8
+from dualstudent.sealed import write_sealed
 from dualstudent.training.checkpoint import read_tensors, write_tensors
 from dualstudent.training.predictor import Predictor, write_predictions
 from tests.support.recipes import small_recipe
+from tests.support.runs import change_recipe
 
 
 @pytest.fixture(scope="module")
@@ -110,12 +111,12 @@ def test_a_broken_model_or_one_of_another_network_is_refused(run: Run, tmp_path:
         with pytest.raises(UserError, match=r"model\.safetensors: .*read"):
             Predictor(run)
         run.model.write_bytes(content)
-        run.recipe.write_text(recipe.replace("width = 1", "width = 2"))
+        change_recipe(run, recipe.replace("width = 1", "width = 2"))
         with pytest.raises(UserError, match=r"model\.safetensors: .*recipe\.toml"):
             Predictor(run)
     finally:
         run.model.write_bytes(content)
-        run.recipe.write_text(recipe)
+        change_recipe(run, recipe)
 
 
 def test_a_broken_file_changes_nothing_for_the_others(run: Run, tmp_path: Path) -> None:
@@ -143,7 +144,6 @@ def test_runs_that_cannot_predict_files_are_refused(run: Run, tmp_path: Path) ->
     vectors.result.unlink()
     with pytest.raises(UserError, match="dualstudent resume"):
         Predictor(vectors)
-    about = json.loads(vectors.about.read_text())
-    vectors.about.write_text(json.dumps(about | {"format": 1}))
+    write_sealed(vectors.about, vectors.read_about() | {"format": 1})
     with pytest.raises(UserError, match="format 1,"):
         Run.open(vectors.folder)

@@ -7,7 +7,8 @@ import pytest
 from dualstudent import Run, UserError, resume, train
 from dualstudent.runs import train_or_resume
 from dualstudent.signals import Interrupted
-from tests.support.processes import stopped_by
+from tests.support.disk import full_disk
+from tests.support.processes import dead_process, stopped_by
 from tests.support.recipes import small_recipe
 from tests.support.runs import DiesAt, RaisesSignalAt, assert_equal_runs
 
@@ -55,7 +56,9 @@ def test_a_run_that_died_before_its_first_checkpoint_starts_again(
 ) -> None:
     with pytest.raises(RuntimeError, match="power cut"):
         train(small_recipe(), tmp_path / "run", DiesAt(5))
-    assert_equal_runs(resume(tmp_path / "run"), uninterrupted)
+    with pytest.warns(UserWarning, match="starts again"):
+        resumed = resume(tmp_path / "run")
+    assert_equal_runs(resumed, uninterrupted)
 
 
 def test_a_killed_process_continues_bit_for_bit(uninterrupted: Run, tmp_path: Path) -> None:
@@ -107,13 +110,22 @@ def test_a_damaged_file_is_named_in_one_line(name: str, content: bytes, tmp_path
 
 
 def test_a_run_is_created_completely_or_not_at_all(tmp_path: Path) -> None:
-    """A partial folder left by a crash does not prevent a new run."""
-    (tmp_path / "run.partial").mkdir()
-    (tmp_path / "run.partial" / "recipe.toml").write_text("half of a rec")
+    """A partial folder left by a crash is removed, one of the user is not touched."""
+    theirs, left = tmp_path / "run.partial", tmp_path / f"run.{dead_process()}.partial"
+    for folder in (theirs, left):
+        folder.mkdir()
+        (folder / "recipe.toml").write_text("half of a rec")
     (tmp_path / "run").mkdir()
     run = train_or_resume(small_recipe("schedule.epochs=1"), tmp_path / "run")
     assert run.read_result()["epochs"] == 1
-    assert not (tmp_path / "run.partial").exists()
+    assert (theirs / "recipe.toml").read_text() == "half of a rec"
+    assert not left.exists()
+
+
+def test_a_run_that_does_not_fit_on_the_disk_leaves_nothing(tmp_path: Path) -> None:
+    with full_disk(), pytest.raises(OSError, match="/run"):
+        train(small_recipe(), tmp_path / "run")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_that_is_not_a_run_is_refused(tmp_path: Path) -> None:
@@ -135,8 +147,9 @@ def test_a_run_is_trained_by_one_process_at_a_time(tmp_path: Path) -> None:
 
 
 def make_earlier(run: Run) -> None:
-    """Turn a run into one of the version before, which wrote format 2."""
-    about = json.loads(run.about.read_text()) | {"format": 2}
+    """Turn a run into one of an earlier version, which wrote format 2, without digests."""
+    about = run.read_about() | {"format": 2}
+    del about["digests"]
     run.about.write_text(json.dumps(about))
 
 

@@ -13,8 +13,8 @@ from dualstudent.data.broken import Tally
 from dualstudent.data.datasets import DataSet, ImageFiles, Images, Part
 from dualstudent.data.file_samples import FileSamples
 from dualstudent.data.images.cache import DecodedImages, decode_images
-from dualstudent.data.images.decoding import Channels
-from dualstudent.data.images.listing import Listing
+from dualstudent.data.images.decoding import LARGEST_SIDE, Channels
+from dualstudent.data.images.listing import Listing, is_text
 from dualstudent.data.images.own import list_images, prepare_files
 from dualstudent.data.images.tables import Columns
 from dualstudent.data.paths import find_data_folder
@@ -121,14 +121,14 @@ class DataSettings(Settings):
         "test part, from each class (with target_path: of the source); exact copies of these "
         "images are not used either",
     )
-    image_size: Annotated[int, Field(gt=0)] | None = Field(
+    image_size: Annotated[int, Field(gt=0, le=LARGEST_SIDE)] | None = Field(
         None, description="pixels a side; default: that of the source, 32 for own images"
     )
     folder: Path | None = Field(
         None, strict=False, description="data folder; default: $DUALSTUDENT_DATA, else a cache"
     )
 
-    workers: Annotated[int, Field(ge=0)] | None = Field(
+    workers: Annotated[int, Field(ge=0, le=256)] | None = Field(
         None, description="processes that read images; default: one per core for ImageNet, else 0"
     )
     broken_share: float = Field(
@@ -148,7 +148,7 @@ class DataSettings(Settings):
         if path is None:
             return None
         whole = path.expanduser().absolute()
-        if any("\ud800" <= letter <= "\udfff" for letter in str(whole)):  # bytes that are no text
+        if not is_text(str(whole)):
             raise ValueError(f"{str(whole)!r} is not UTF-8, as recipes are; rename the folder")
         return whole
 

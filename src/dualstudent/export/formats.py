@@ -7,6 +7,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import ClassVar
 
@@ -111,8 +112,9 @@ class TorchExportFile(FileFormat):
         program = torch.export.export(model, (model.example_input(),), dynamic_shapes=({0: batch},))
         for node in program.graph.nodes:  # remove paths of source files on this machine
             node.meta.pop("stack_trace", None)
-        with path.open("wb") as file:  # a path would have to end in .pt2
-            torch.export.save(program, file, extra_files={CARD_FILE: model.card.model_dump_json()})
+        content = BytesIO()  # first: torch aborts the process if the disk is full
+        torch.export.save(program, content, extra_files={CARD_FILE: model.card.model_dump_json()})
+        path.write_bytes(content.getbuffer())
 
     def run(self, path: Path, images: Tensor) -> Tensor:
         with path.open("rb") as file, torch.inference_mode():

@@ -4,6 +4,7 @@ import json
 from typing import Literal, cast
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
@@ -33,9 +34,9 @@ class ModelCard(Settings):
     """
 
     format: Literal[1] = 1
-    classes: tuple[str, ...]
-    channels: int
-    image_size: int
+    classes: tuple[str, ...] = Field(min_length=1, max_length=2**20)
+    channels: int = Field(gt=0, lt=2**16)
+    image_size: int = Field(gt=0, lt=2**16)
     preprocessing: str
     student: str
     test_error: float | None

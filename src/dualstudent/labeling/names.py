@@ -2,12 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from dualstudent.data.datasets import ImageFiles
 from dualstudent.data.images.cache import DecodedImages
 from dualstudent.data.images.decoding import UnreadableImage
-from dualstudent.data.images.listing import Listing
+from dualstudent.data.images.listing import Listing, is_text
 from dualstudent.data.prepare import DataSettings
 from dualstudent.data.prepared import PreparedData
 from dualstudent.errors import UserError
@@ -50,7 +49,7 @@ def name_own_images(images: DecodedImages) -> ImageNames:
     """Names of the user's own images: their paths.
 
     Raises:
-        UserError: if a CSV file cannot hold the name of a class or of an image.
+        UserError: if a CSV file cannot hold the name of an image.
     """
     listing = images.listing
     _check_names(listing)
@@ -83,23 +82,9 @@ def name_published_images(settings: DataSettings, data: PreparedData) -> ImageNa
 
 def _check_names(listing: Listing) -> None:
     """Refuse names that could not be read back, before the user fills in labels."""
-    for name in listing.classes:
-        if name != name.strip() or name == "-1":
-            raise UserError(
-                f"the class {name!r} cannot be written to a table: spaces around a label are "
-                "dropped, and -1 means unlabeled; rename its folder, and train again"
-            )
-    wrong = [path for path in listing.paths if not _is_utf8(path)]
+    wrong = [path for path in listing.paths if not is_text(str(path))]
     if wrong:
         raise UserError(
             f"{len(wrong)} file(s) have names that are not UTF-8, such as {wrong[0]}; "
             "rename them, and train again"
         )
-
-
-def _is_utf8(path: Path) -> bool:
-    try:
-        str(path).encode()
-    except UnicodeEncodeError:
-        return False
-    return True

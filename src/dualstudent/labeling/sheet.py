@@ -12,6 +12,7 @@ from torch import Tensor
 from dualstudent.atomic import create_text_file
 from dualstudent.data.images.decoding import UnreadableImage
 from dualstudent.data.images.own import LabeledImages
+from dualstudent.data.images.tables import escape_cell
 from dualstudent.errors import UserError, escape_line
 from dualstudent.labeling.names import ImageNames, name_own_images, name_published_images
 from dualstudent.labeling.ranking import rank_for_labeling
@@ -126,7 +127,8 @@ def write_labels(
         sheet.writerow(COLUMNS)
         sheet.writerows(_make_rows(found, order, names, trainer))
         sheet.writerows(
-            ["", row.path, row.label, "", "", "", "", "", row.part] for row in names.labeled
+            ["", escape_cell(row.path), escape_cell(row.label), "", "", "", "", "", row.part]
+            for row in names.labeled
         )
     total = len(trainer.data.unlabeled)
     return LabelSheet(
@@ -196,5 +198,5 @@ def _make_rows(
     for rank, (index, label, trust, *truths) in enumerate(values, start=1):
         stable, agree, trusted = (str(truth).lower() for truth in truths)
         agree = "" if has_one_network else agree
-        prediction = [classes[label], f"{trust:.6f}", stable, agree, trusted]
-        yield [str(rank), names.get(index), "", *prediction, "train"]
+        prediction = [escape_cell(classes[label]), f"{trust:.6f}", stable, agree, trusted]
+        yield [str(rank), escape_cell(names.get(index)), "", *prediction, "train"]

@@ -19,7 +19,7 @@ class MultipleStudentSettings(DualStudentOptions):
     """The settings of Dual Student, and the number of students."""
 
     name: Literal["multiple-student"] = "multiple-student"
-    students: int = Field(4, ge=2, multiple_of=2, description="2n, an even number")
+    students: int = Field(4, ge=2, le=64, multiple_of=2, description="2n, an even number")
 
     @property
     def student_count(self) -> int:

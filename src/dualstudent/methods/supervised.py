@@ -17,6 +17,7 @@ class SupervisedSettings(MethodSettings):
     students: int = Field(
         1,
         ge=1,
+        le=64,
         description="number of students, each on its own; as many as the stage after it has",
     )
     view: Policy = Field("weak", description="which views of the labeled samples to learn from")

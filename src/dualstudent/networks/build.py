@@ -68,6 +68,15 @@ def build_network(
     return cast(Network, built.to(memory_format=torch.channels_last))
 
 
+def count_parameters(
+    settings: NetworkSettings, channels: int, classes: int, image_size: int | None
+) -> int:
+    """Return how many parameters a network would have, without taking memory for them."""
+    with torch.device("meta"):  # shapes without values
+        built = build_network(settings, channels, classes, image_size, seed=0, student=0)
+    return sum(parameter.numel() for parameter in built.parameters())
+
+
 def _check_suits(name: str, smallest: int | None, image_size: int | None) -> None:
     if smallest is None or image_size is None:
         if smallest != image_size:

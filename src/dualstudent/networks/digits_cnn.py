@@ -15,10 +15,11 @@ class DigitsCNNSettings(NetworkSettings):
     name: Literal["digits-cnn"] = "digits-cnn"
     dropout: float = Field(0.5, ge=0, lt=1)
     weight_norm: bool = True
-    width: int = Field(1, gt=0, description="multiplies the channels of every convolution")
+    width: int = Field(1, gt=0, le=2**8, description="multiplies the channels of every convolution")
     pool: int | None = Field(
         None,
         gt=0,
+        le=2**12,
         description="window of the final average pooling, in pixels; incomplete windows at the "
         "edges are dropped; default: global average pooling",
     )

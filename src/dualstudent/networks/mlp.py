@@ -14,7 +14,7 @@ class MLPSettings(NetworkSettings):
     """Settings of the multilayer perceptron."""
 
     name: Literal["mlp"] = "mlp"
-    hidden: tuple[Annotated[int, Field(gt=0)], ...] = Field(
+    hidden: tuple[Annotated[int, Field(gt=0, le=2**16)], ...] = Field(
         (128, 64), min_length=1, max_length=2, strict=False, description="widths of hidden layers"
     )
     norm: Literal["batch", "layer"] = Field("batch", description="batch or layer normalization")

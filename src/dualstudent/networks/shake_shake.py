@@ -22,7 +22,7 @@ class ShakeShakeSettings(NetworkSettings):
     """Settings of Shake-Shake 26; a width of 35 is closest to the paper's 3.53 M parameters."""
 
     name: Literal["shake-shake"] = "shake-shake"
-    width: int = Field(64, gt=0, description="channels of the first stage")
+    width: int = Field(64, gt=0, le=2**12, description="channels of the first stage")
 
 
 class ShakeShake26(Network):

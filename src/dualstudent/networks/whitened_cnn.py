@@ -5,7 +5,7 @@ first layer is not learned but whitens small patches of the training images, and
 as the identity. Not from the paper.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
@@ -24,7 +24,7 @@ class WhitenedCNNSettings(NetworkSettings):
     """Settings of the whitened CNN."""
 
     name: Literal["whitened-cnn"] = "whitened-cnn"
-    widths: tuple[int, ...] = Field(
+    widths: tuple[Annotated[int, Field(gt=0, le=2**12)], ...] = Field(
         (32, 64, 128),
         strict=False,
         min_length=1,

@@ -7,8 +7,10 @@ from importlib import resources
 from pathlib import Path
 
 from dualstudent.errors import UserError
+from dualstudent.sealed import read_text
 from dualstudent.settings import suggest
 
+_MOST_BYTES = 2**24  # of a recipe
 _TABLES = (".csv", ".tsv", ".parquet")  # endings of tables of own images
 
 
@@ -37,15 +39,8 @@ def read_recipe_source(name_or_path: str) -> str:
     if path.suffix.lower() in _TABLES:
         raise UserError(f"{path} is a table, not a recipe; to train on its images: --data {path}")
     if path.suffix == ".toml" or path.exists():
-        return _read_text(path)
+        return read_text(path, _MOST_BYTES)
     raise UserError(
         f"there is no recipe {name_or_path!r}{suggest(name_or_path, list_recipe_names())} "
         "('dualstudent recipes' lists them, a file ends in .toml)"
     )
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"recipe {path}: cannot be read ({error})") from error

@@ -138,7 +138,9 @@ def _resolve(name: str, seen: tuple[str, ...]) -> Table:
         raise UserError(f"recipe {name}: extends itself through {' → '.join((*seen, name))}")
     try:
         table = tomllib.loads(read_recipe_source(name))
-    except tomllib.TOMLDecodeError as error:
+    except UserError:
+        raise
+    except (ValueError, RecursionError) as error:  # also for endless numbers and deep nesting
         raise UserError(f"recipe {name}: not valid TOML: {error}") from error
     table = rename_old_keys(table, f"recipe {name}")
     if {"rows", "columns"} <= table.keys():
@@ -226,6 +228,8 @@ def _apply(table: Table, change: str) -> None:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text.strip()  # a bare word is a string
+    except (ValueError, RecursionError) as error:  # an endless number, or deep nesting
+        raise UserError(f"--set {change[:40]!r}…: {error}") from error
     table.update(merge(table, rename_old_keys(_nest(parts, value), "--set")))
 
 

@@ -41,7 +41,7 @@ class DeviceSettings(Settings):
 
     accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     processes: int = Field(
-        1, gt=0, description="processes that share each batch, with one device each"
+        1, gt=0, le=256, description="processes that share each batch, with one device each"
     )
     precision: Literal["32-true", "bf16-mixed"] = "32-true"
 

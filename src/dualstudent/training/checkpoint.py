@@ -3,13 +3,16 @@
 Nothing is pickled, so that opening an untrusted file cannot run code.
 """
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import Field, ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -17,38 +20,107 @@ from torch.optim import Optimizer
 
 from dualstudent.atomic import atomic_write
 from dualstudent.errors import UserError
+from dualstudent.sealed import parse_object
+from dualstudent.settings import Settings
 from dualstudent.training.state import TrainState
 
-_NOTES = "dualstudent"
-_REQUIRED_NOTES = {"step", "seconds", "metrics_size", "names"}
+_NOTES, _DIGEST = "dualstudent", "sha256"
 
 
-def write_tensors(path: Path, tensors: dict[str, Tensor], notes: dict[str, Any]) -> None:
-    """Write tensors and JSON notes to ``path`` atomically."""
+def write_tensors(
+    path: Path, tensors: dict[str, Tensor], notes: dict[str, Any], keep: Path | None = None
+) -> None:
+    """Write tensors, JSON notes and a digest of both to ``path`` atomically.
+
+    Args:
+        path: file to write.
+        tensors: name → tensor.
+        notes: anything that JSON holds.
+        keep: where the file that was at ``path`` is moved to; default: it is replaced.
+    """
     contiguous = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
-    with atomic_write(path) as partial:
-        save_file(contiguous, partial, metadata={_NOTES: json.dumps(notes)})
+    text = json.dumps(notes)
+    metadata = {_NOTES: text, _DIGEST: _hash(contiguous, text)}
+    with atomic_write(path, keep) as partial:
+        partial.touch()
+        rights = partial.stat().st_mode  # those of other files, while save_file allows only us
+        try:
+            save_file(contiguous, partial, metadata=metadata)
+            partial.chmod(rights)
+        except SafetensorError as error:  # such as: no space left
+            raise UserError(f"{path}: cannot be written ({error})") from error
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read tensors and notes written by :func:`write_tensors`.
 
     Raises:
-        UserError: if the file cannot be read.
+        UserError: if the file cannot be read, or its digest shows that it is damaged.
     """
     with _open(path) as file:
+        metadata = file.metadata() or {}
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        return tensors, _read_notes(file)
+    # Earlier versions wrote no digest; with one, a changed name of it is another key.
+    if _NOTES not in metadata or metadata.keys() - {_NOTES, _DIGEST}:
+        raise UserError(f"{path}: cannot be read as a file of dualstudent")
+    text = metadata[_NOTES]
+    if metadata.get(_DIGEST) not in (None, _hash(tensors, text)):
+        raise UserError(f"{path}: is damaged; bring the file back from a copy")
+    return tensors, parse_object(text, path)
 
 
-def save_checkpoint(path: Path, state: TrainState, sums: Tensor, metrics_size: int) -> None:
+class CheckpointNotes(Settings):
+    """What a checkpoint holds beside tensors.
+
+    Attributes:
+        step: number of steps done.
+        stage: number of the stage, from 0.
+        seconds: duration of the training so far.
+        metrics_size: length of the metrics file in bytes.
+        metrics_sha256: digest of so many bytes of it; None in earlier versions.
+        names: (student, name) of each loss term.
+        optimizers: numbers in the state of the optimizers.
+    """
+
+    step: int = Field(ge=0)
+    stage: int = Field(0, ge=0)
+    seconds: float = Field(ge=0)
+    metrics_size: int = Field(ge=0)
+    metrics_sha256: str | None = None
+    names: tuple[tuple[int, str], ...]
+    optimizers: dict[str, int | float] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The content of a checkpoint file.
+
+    Attributes:
+        path: the file.
+        tensors: name → tensor.
+        notes: everything else.
+    """
+
+    path: Path
+    tensors: dict[str, Tensor]
+    notes: CheckpointNotes
+
+
+def save_checkpoint(
+    path: Path,
+    state: TrainState,
+    sums: Tensor,
+    metrics: tuple[int, str],
+    keep: Path | None = None,
+) -> None:
     """Save the state of a training.
 
     Args:
         path: file to write.
         state: state of this process.
         sums: (ranks, terms), sums of the loss terms in this epoch for every process.
-        metrics_size: current length of the metrics file in bytes.
+        metrics: current length of the metrics file in bytes, and its digest.
+        keep: where the checkpoint before is moved to; default: it is replaced.
     """
     tensors = {f"method/{name}": tensor for name, tensor in state.method.state_dict().items()}
     numbers: dict[str, float] = {}
@@ -60,54 +132,56 @@ def save_checkpoint(path: Path, state: TrainState, sums: Tensor, metrics_size: i
                     tensors[name] = value
                 elif value is not None:
                     numbers[name] = value
-    notes = {
-        "step": state.step,
-        "stage": state.stage,
-        "seconds": state.seconds,
-        "metrics_size": metrics_size,
-        "names": state.terms,
-        "optimizers": numbers,
-    }
-    write_tensors(path, tensors | {"sums": sums}, notes)
+    size, digest = metrics
+    notes = CheckpointNotes(
+        step=state.step,
+        stage=state.stage,
+        seconds=state.seconds,
+        metrics_size=size,
+        metrics_sha256=digest,
+        names=tuple(state.terms),
+        optimizers=numbers,
+    )
+    write_tensors(path, tensors | {"sums": sums}, notes.model_dump(), keep)
 
 
-def read_stage(path: Path) -> int:
-    """Read the stage of a checkpoint, whose method must exist before it can be restored."""
-    with _open(path) as file:
-        return int(_read_notes(file).get("stage", 0))
+def read_checkpoint(path: Path) -> Checkpoint:
+    """Read a checkpoint.
+
+    Raises:
+        UserError: if the file is damaged, or something else.
+    """
+    tensors, notes = read_tensors(path)
+    try:
+        return Checkpoint(path, tensors, CheckpointNotes.model_validate_json(json.dumps(notes)))
+    except ValidationError as error:
+        raise UserError(f"{path}: is not a checkpoint") from error
 
 
-def restore_checkpoint(path: Path, state: TrainState, rank: int, ranks: int) -> int:
+def restore_checkpoint(checkpoint: Checkpoint, state: TrainState, rank: int, ranks: int) -> None:
     """Restore a state from a checkpoint.
 
     Args:
-        path: file to read.
-        state: a state of the same stage of the same recipe; changed in place.
+        checkpoint: of the same stage of the same recipe.
+        state: changed in place.
         rank: rank of this process.
         ranks: number of processes.
 
-    Returns:
-        The length of the metrics file at the checkpoint, in bytes.
-
     Raises:
-        UserError: if the file is not a checkpoint of this recipe and version.
+        UserError: if it is not a checkpoint of this recipe and version.
     """
-    tensors, notes = read_tensors(path)
-    if "sums" not in tensors or not notes.keys() >= _REQUIRED_NOTES:
-        raise UserError(f"{path}: is not a checkpoint")
+    tensors, notes = checkpoint.tensors, checkpoint.notes
+    device = next(state.method.parameters()).device
     try:
         state.method.load_state_dict(_strip_prefix("method/", tensors))
-    except RuntimeError as error:
-        raise UserError(f"{path}: belongs to another recipe or version") from error
-    for number, optimizer in enumerate(state.optimizers):
-        values = _strip_prefix(f"optimizer/{number}/", tensors | notes.get("optimizers", {}))
-        _restore_optimizer(optimizer, values)
-    device = next(state.method.parameters()).device
-    state.sums = tensors["sums"].reshape(ranks, -1)[rank].to(device)
-    state.terms = [(student, term) for student, term in notes["names"]]
-    state.step, state.seconds = notes["step"], notes["seconds"]
-    metrics_size: int = notes["metrics_size"]
-    return metrics_size
+        for number, optimizer in enumerate(state.optimizers):
+            values = _strip_prefix(f"optimizer/{number}/", tensors | notes.optimizers)
+            _restore_optimizer(optimizer, values)
+        state.sums = tensors["sums"].reshape(ranks, len(notes.names))[rank].to(device)
+    except (RuntimeError, ValueError, LookupError, TypeError) as error:
+        raise UserError(f"{checkpoint.path}: belongs to another recipe or version") from error
+    state.terms = list(notes.names)
+    state.step, state.seconds = notes.step, notes.seconds
 
 
 def _restore_optimizer(optimizer: Optimizer, values: Mapping[str, Any]) -> None:
@@ -130,6 +204,14 @@ def _strip_prefix(prefix: str, named: Mapping[str, Any]) -> dict[str, Any]:
     return {name.removeprefix(prefix): v for name, v in named.items() if name.startswith(prefix)}
 
 
+def _hash(tensors: Mapping[str, Tensor], notes: str) -> str:
+    digest = hashlib.sha256(notes.encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.cpu().reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
 @contextmanager
 def _open(path: Path) -> Iterator[Any]:
     try:
@@ -137,10 +219,3 @@ def _open(path: Path) -> Iterator[Any]:
             yield file
     except (OSError, SafetensorError, KeyError, ValueError) as error:
         raise UserError(f"{path}: cannot be read as a file of dualstudent ({error!r})") from error
-
-
-def _read_notes(file: Any) -> dict[str, Any]:
-    notes = json.loads((file.metadata() or {})[_NOTES])
-    if not isinstance(notes, dict):
-        raise ValueError("its notes are no JSON object")
-    return notes

@@ -1,12 +1,15 @@
 """What unlabeled images gained: errors with them and from the labels alone, image by image."""
 
+import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import TypeAdapter, ValidationError
 
+from dualstudent.errors import UserError
 from dualstudent.training.inference import Predictions, predict
 from dualstudent.training.trainer import Trainer
 
@@ -68,8 +71,17 @@ class Gain:
 
 
 def read_gain(result: dict[str, Any]) -> Gain | None:
-    """Return the gain that the result of a run holds; None for a run without an opponent."""
-    return Gain(**result["gain"]) if "gain" in result else None
+    """Return the gain that the result of a run holds; None for a run without an opponent.
+
+    Raises:
+        UserError: if it is malformed.
+    """
+    if result.get("gain") is None:
+        return None
+    try:
+        return TypeAdapter(Gain).validate_json(json.dumps(result["gain"]), strict=True)
+    except ValidationError as error:
+        raise UserError("the gain in result.json is malformed; bring back the file") from error
 
 
 def measure_gain(ours: Trainer, labels_only: Trainer) -> Gain:

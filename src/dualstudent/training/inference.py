@@ -17,6 +17,7 @@ from dualstudent.prediction import Prediction
 from dualstudent.stability import instability, is_stable
 
 CHUNK = 250  # limits memory: CNN13 needs half a megabyte per image and layer
+_LARGE = 256  # of images with more pixels a side, fewer at once
 
 
 @contextmanager
@@ -71,10 +72,10 @@ def run_inference(
         >>> found.clean["a"].class_logits.shape
         torch.Size([6, 10])
     """
-    reader, chunks = (
-        ChunkReader(samples, indices, CHUNK, seed, device),
-        math.ceil(len(indices) / CHUNK),
-    )
+    pixels = math.prod(samples.shape[1:])
+    size = min(CHUNK, max(1, CHUNK * _LARGE**2 // pixels))
+    reader = ChunkReader(samples, indices, size, seed, device)
+    chunks = math.ceil(len(indices) / size)
     with Prefetch(reader, samples, device, end=chunks) as prefetch:
         for number in range(chunks):
             chunk = prefetch.get(number)

@@ -3,14 +3,15 @@
 import dataclasses
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 from torch import Tensor
 
 from dualstudent.data.prepared import PreparedData
 from dualstudent.errors import UserError
 from dualstudent.methods import Method
+from dualstudent.networks.build import count_parameters
 from dualstudent.recipes.schema import DeviceSettings
 from dualstudent.settings import Settings
 from dualstudent.training.checkpoint import read_tensors
@@ -28,9 +29,9 @@ class ModelNotes(Settings):
         data: fingerprint of the data; None in older runs.
     """
 
-    classes: tuple[str, ...]
+    classes: tuple[str, ...] = Field(min_length=1, max_length=2**20)
     exported: str
-    shape: tuple[int, ...]
+    shape: tuple[Annotated[int, Field(gt=0, lt=2**31)], ...] = Field(min_length=1, max_length=3)
     data: str | None = None
 
 
@@ -50,6 +51,9 @@ def read_model(run: Run) -> tuple[dict[str, Tensor], ModelNotes]:
         ) from error
     if known.data not in (None, run.read_fingerprint()):
         raise UserError(f"{run.model}: belongs to another run with other data; restore its own")
+    for name, tensor in tensors.items():
+        if not bool(tensor.isfinite().all()):
+            raise UserError(f"{run.model}: {name} has values that are not finite; restore it")
     return tensors, known
 
 
@@ -70,13 +74,32 @@ def load_trained(
     recipe = run.read_recipe()
     device = device or recipe.device.model_copy(update={"processes": 1})
     here = recipe.model_copy(update={"device": device})
-    if data is not None or recipe.data.path is not None:  # these may have changed
-        trainer = Trainer(here, data, run.check_same_data, stage=-1)
-    else:
-        trainer = Trainer(here, stage=-1)
-    tensors, _ = read_model(run)
+    tensors, notes = read_model(run)
+
+    def check(found: PreparedData) -> None:
+        if data is not None or recipe.data.path is not None:  # these may have changed
+            run.check_same_data(found)
+        if (notes.classes, notes.shape) != (tuple(found.classes), tuple(found.train.shape)):
+            raise UserError(f"{run.model}: is for other classes or shapes than the data have")
+        check_networks(run, found, tensors)
+
+    trainer = Trainer(here, data, check, stage=-1)
     load_weights(run, trainer.method, tensors)
     return trainer
+
+
+def check_networks(run: Run, data: PreparedData, tensors: Mapping[str, Tensor]) -> None:
+    """Check that the networks of a run are no larger than its weights, before they take memory.
+
+    Raises:
+        UserError: otherwise.
+    """
+    recipe, given = run.read_recipe().split_stages()[-1], sum(t.numel() for t in tensors.values())
+    channels, *size = data.train.shape
+    for settings in recipe.method.networks(recipe.network):
+        wanted = count_parameters(settings, channels, len(data.classes), min(size, default=None))
+        if wanted > given:
+            raise UserError(f"{run.model}: does not fit the network of {run.recipe}")
 
 
 def load_weights(run: Run, method: Method, tensors: Mapping[str, Tensor]) -> None:

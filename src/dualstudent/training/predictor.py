@@ -13,8 +13,15 @@ from torch import Tensor
 
 from dualstudent.atomic import check_free, create_text_file
 from dualstudent.data.broken import BrokenSamples
-from dualstudent.data.images.decoding import Channels, UnreadableImage, decode, resize
+from dualstudent.data.images.decoding import (
+    LARGEST_SIDE,
+    Channels,
+    UnreadableImage,
+    decode,
+    resize,
+)
 from dualstudent.data.images.folders import find_images
+from dualstudent.data.images.tables import escape_cell
 from dualstudent.data.paths import RIGHTS_TO_IMAGES, path_exists
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import Digest, ImageSamples, Samples
@@ -25,7 +32,7 @@ from dualstudent.errors import UserError
 from dualstudent.parallel import Progress, count_cores, map_threads
 from dualstudent.signals import Interrupted, StopRequest
 from dualstudent.training.inference import predict
-from dualstudent.training.model import load_weights, read_model
+from dualstudent.training.model import check_networks, load_weights, read_model
 from dualstudent.training.run import Run
 from dualstudent.training.trainer import build_method
 
@@ -85,6 +92,7 @@ class Predictor:
         nothing, none = self._files([]), torch.empty(0, dtype=torch.int64)
         data = PreparedData(self.classes, nothing, none, none, none, nothing, none)
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        check_networks(run, data, tensors)
         self._method = build_method(recipe.split_stages()[-1], data).to(self._device)
         load_weights(run, self._method, tensors)
         self.network = self._method.exported
@@ -235,7 +243,14 @@ def _make_rows(
         found.paths, _to_words(found.stable), agree, *values, strict=True
     ):
         more = [f"{each:.6f}" for each in every] if each_class else []
-        yield [str(path), classes[label], f"{p:.6f}", stable, agrees, *more]
+        yield [
+            escape_cell(str(path)),
+            escape_cell(classes[label]),
+            f"{p:.6f}",
+            stable,
+            agrees,
+            *more,
+        ]
 
 
 def _to_words(column: Tensor) -> list[str]:
@@ -267,4 +282,8 @@ def _check_shape(run: Run, shape: tuple[int, ...], source: str | None) -> tuple[
     if len(shape) != 3 or shape[0] not in get_args(Channels) or shape[1] != shape[2]:
         raise UserError(f"{run.folder}: was trained on samples of {list(shape)}, not on images")
     channels, size, _ = shape
+    if size > LARGEST_SIDE:
+        raise UserError(
+            f"{run.model}: is for images of {size} pixels a side, at most {LARGEST_SIDE} are used"
+        )
     return channels, size, size

@@ -1,9 +1,11 @@
 """Runs a trainer to the end and writes the files of its run."""
 
 import json
+import math
 import os
 import shlex
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from statistics import fmean
@@ -11,12 +13,14 @@ from typing import Any
 
 import torch
 
-from dualstudent.atomic import atomic_write
+from dualstudent.atomic import name_file
 from dualstudent.errors import UserError
+from dualstudent.sealed import hash_file
 from dualstudent.signals import Interrupted, StopRequest
 from dualstudent.training.callbacks import Callback
 from dualstudent.training.checkpoint import (
-    read_stage,
+    Checkpoint,
+    read_checkpoint,
     restore_checkpoint,
     save_checkpoint,
     write_tensors,
@@ -47,17 +51,69 @@ class Recorder:
         self._leads = trainer.fabric.is_global_zero
         self._metrics_size = 0
         self._last_checkpoint = time.monotonic()
+        self._last_is_damaged = False
 
     def restore(self) -> None:
-        """Restore the last checkpoint, if there is one."""
-        path, trainer = self._run.checkpoint, self._trainer
-        if not path.is_file():
+        """Restore the last checkpoint, or the one before if it is damaged, with a warning.
+
+        Raises:
+            UserError: if neither can be used, but the training was further than one epoch.
+        """
+        checkpoint, trainer = self._find_checkpoint(), self._trainer
+        if checkpoint is None:
             return
-        trainer.enter_stage(read_stage(path))
+        trainer.enter_stage(checkpoint.notes.stage)
         fabric = trainer.fabric
-        self._metrics_size = restore_checkpoint(
-            path, trainer.state, fabric.global_rank, fabric.world_size
-        )
+        restore_checkpoint(checkpoint, trainer.state, fabric.global_rank, fabric.world_size)
+        if not trainer.has_consistent_state():
+            raise UserError(f"{checkpoint.path}: belongs to another recipe or version")
+        self._metrics_size = checkpoint.notes.metrics_size
+
+    def _find_checkpoint(self) -> Checkpoint | None:
+        run, problems = self._run, list[UserError]()
+        for path in (run.checkpoint, run.earlier_checkpoint):
+            try:
+                found = read_checkpoint(path)
+                self._check_metrics(found)
+            except UserError as error:
+                problems.append(error)
+                continue
+            if problems:
+                self._last_is_damaged = True
+                self._warn(f"{problems[0]}; going on from {path.name}, step {found.notes.step}")
+            return found
+        if run.checkpoint.exists() or run.earlier_checkpoint.exists():
+            raise problems[0]
+        self._check_begun()
+        return None
+
+    def _check_metrics(self, checkpoint: Checkpoint) -> None:
+        """Check that the metrics are those at the checkpoint, and maybe more."""
+        path, notes = self._run.metrics, checkpoint.notes
+        changed = hash_file(path, notes.metrics_size) != notes.metrics_sha256
+        if notes.metrics_sha256 is None:  # of an earlier version
+            changed = path.stat().st_size < notes.metrics_size
+        if changed:
+            raise UserError(
+                f"{path}: is not as it was at {checkpoint.path.name}; bring it back, or train "
+                "again into another folder"
+            )
+
+    def _check_begun(self) -> None:
+        """Check that a run without a checkpoint was stopped before it could write one."""
+        run = self._run
+        if not run.metrics.exists():
+            return
+        # The first checkpoint follows the first line of the metrics.
+        if run.metrics.read_bytes().count(b"\n") > 1:
+            raise UserError(
+                f"{run.checkpoint}: is missing; bring it back, or train again into another folder"
+            )
+        self._warn(f"{run.folder}: was stopped before its first checkpoint and starts again")
+
+    def _warn(self, text: str) -> None:
+        if self._leads:
+            warnings.warn(text, stacklevel=4)
 
     def run_to_end(self) -> None:
         """Train all remaining steps and write the result.
@@ -85,6 +141,8 @@ class Recorder:
         record = trainer.advance()
         if record is not None and self._leads:
             self._log(record | trainer.evaluate())
+            if not self._run.checkpoint.exists():  # so that a missing one is noticed
+                self._last_checkpoint = -math.inf
         trainer.state.seconds += time.monotonic() - started
         for callback in self._callbacks:
             callback.on_step(trainer.state.step)
@@ -117,20 +175,16 @@ class Recorder:
             raise LossNotFinite(f"{error}; {kept}") from error
 
     def _log(self, record: dict[str, Any]) -> None:
-        with self._run.metrics.open("a") as file:
+        with name_file(self._run.metrics), self._run.metrics.open("a") as file:
             file.write(json.dumps(record) + "\n")
-            self._metrics_size = file.tell()
+            self._metrics_size = file.tell()  # also flushes
+            os.fsync(file.fileno())  # a checkpoint that outlives a power cut needs them
         for callback in self._callbacks:
             callback.on_epoch(record)
 
     def _truncate_metrics(self) -> None:
         """Drop lines written after the checkpoint, whose epochs are trained again."""
         self._run.metrics.touch()
-        if self._run.metrics.stat().st_size < self._metrics_size:
-            raise UserError(
-                f"{self._run.metrics}: is shorter than it was at the last checkpoint; bring it "
-                "back, or train again into another folder"
-            )
         os.truncate(self._run.metrics, self._metrics_size)
 
     def _save(self) -> None:
@@ -142,7 +196,10 @@ class Recorder:
         sums = nothing if state.sums is None else state.sums
         sums = gather_ranks(trainer.fabric, sums)
         if self._leads:
-            save_checkpoint(self._run.checkpoint, state, sums, self._metrics_size)
+            run, size = self._run, self._metrics_size
+            keep = None if self._last_is_damaged else run.earlier_checkpoint
+            save_checkpoint(run.checkpoint, state, sums, (size, hash_file(run.metrics, size)), keep)
+            self._last_is_damaged = False
 
     def _finish(self) -> None:
         run, trainer, method = self._run, self._trainer, self._trainer.method
@@ -164,8 +221,8 @@ class Recorder:
         summary = summarize_metrics(run.read_metrics(), method.headline, trainer.state.seconds)
         if data.tally is not None:
             summary["unreadable_images"] = data.tally.count
-        with atomic_write(run.result) as partial:
-            partial.write_text(json.dumps(summary, indent=1) + "\n")
+        run.write_result(summary)
+        run.earlier_checkpoint.unlink(missing_ok=True)
 
 
 def summarize_metrics(

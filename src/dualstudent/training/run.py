@@ -1,7 +1,6 @@
 """The folder of a run and its files."""
 
 import fcntl
-import json
 import platform
 import warnings
 from collections.abc import Iterator
@@ -11,17 +10,21 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
+from dualstudent.atomic import create_folder
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.splits import write_manifest
 from dualstudent.errors import UserError
 from dualstudent.recipes.reading import RenamedKeyWarning, read_recipe_table, to_toml, validate
 from dualstudent.recipes.schema import Recipe
+from dualstudent.sealed import hash_file, parse_object, read_sealed, read_text, write_sealed
+from dualstudent.training.records import Epoch, Result, check_form
 
-FORMAT = 3
-_EARLIER_FORMAT = 2  # can be read, too
-# Methods whose losses have changed since then: such a run is none of this version.
+FORMAT = 4
+_EARLIER_FORMATS = (2, 3)  # can be read, too, but have no digests
+# Methods whose losses have changed since format 2: such a run is none of this version.
 _CHANGED_METHODS = {"deep-co-training", "vat"}
-_RESULT = {"headline", "networks", "seconds", "versions"}
+_METRICS_DIGEST = "metrics_sha256"
+_MOST_METRICS = 2**30  # bytes, which are read at once
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class Run:
 
     @property
     def about(self) -> Path:
-        """Format of the folder, fingerprint of the data, and versions of packages."""
+        """Format of the folder, digests of its files, fingerprint of the data, and versions."""
         return self.folder / "run.json"
 
     @property
@@ -58,6 +61,11 @@ class Run:
     def checkpoint(self) -> Path:
         """The state of the training, to continue from."""
         return self.folder / "checkpoint.safetensors"
+
+    @property
+    def earlier_checkpoint(self) -> Path:
+        """The checkpoint before the last, in case that one is damaged."""
+        return self.folder / "checkpoint-before.safetensors"
 
     @property
     def model(self) -> Path:
@@ -92,8 +100,8 @@ class Run:
     @property
     def used(self) -> "Run":
         """The run whose model is used: this one, or ``labels_only`` if that was chosen."""
-        gain = self.read_result().get("gain", {})
-        return self.labels_only if gain.get("labels_only_used") else self
+        gain = self.read_result().get("gain")
+        return self.labels_only if gain and gain["labels_only_used"] else self
 
     @classmethod
     def create(
@@ -111,21 +119,27 @@ class Run:
             UserError: if the folder exists and is not empty.
         """
         cls.check_free(folder)
-        partial = cls(folder.with_name(folder.name + ".partial"))
-        partial._write_start(recipe, data)
-        if opponent is not None:
-            partial.labels_only._write_start(opponent, data)
-        partial.folder.rename(folder)
+        with create_folder(folder) as partial:
+            started = cls(partial)
+            started._write_start(recipe, data)
+            if opponent is not None:
+                started.labels_only._write_start(opponent, data)
         return cls(folder)
 
     def _write_start(self, recipe: Recipe, data: PreparedData) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.recipe.write_text(to_toml(recipe), "utf-8")
-        about = {"format": FORMAT, "data": data.fingerprint(), "versions": list_versions()}
-        self.about.write_text(json.dumps(about, indent=1) + "\n")
         if data.source is not None:
             drawn = recipe.data.find_split_seed(recipe.seed)
             write_manifest(self.split, data.source, data.labeled, drawn)
+        files = [file for file in (self.recipe, self.split) if file.is_file()]
+        about = {
+            "format": FORMAT,
+            "data": data.fingerprint(),
+            "versions": list_versions(),
+            "digests": {file.name: hash_file(file) for file in files},
+        }
+        write_sealed(self.about, about)
 
     @classmethod
     def check_free(cls, folder: Path) -> None:
@@ -154,12 +168,37 @@ class Run:
             raise UserError(f"{folder} does not exist")
         if not run.about.is_file() or not run.recipe.is_file():
             raise UserError(f"{folder} is not a run: it has no run.json and recipe.toml")
-        found = _read_object(run.about).get("format")
-        if found not in (FORMAT, _EARLIER_FORMAT):
-            raise UserError(
-                f"{folder} has format {found}, this version of dualstudent reads {FORMAT}"
-            )
+        run.read_about()
         return run
+
+    def read_about(self) -> dict[str, Any]:
+        """Read the format, the digests, the fingerprint of the data and the versions of the run.
+
+        Raises:
+            UserError: if the file is damaged, or of a format that this version does not read.
+        """
+        about, sealed = read_sealed(self.about)
+        found = about.get("format")
+        if found not in (FORMAT, *_EARLIER_FORMATS):
+            raise UserError(
+                f"{self.folder} has format {found}, this version of dualstudent reads {FORMAT}"
+            )
+        if found == FORMAT and not (sealed and isinstance(about.get("digests"), dict)):
+            raise UserError(f"{self.about}: is damaged; bring the file back from a copy")
+        return about
+
+    def check_digest(self, file: Path) -> None:
+        """Check that a file of the run is as it was when the run began.
+
+        Raises:
+            UserError: otherwise.
+        """
+        expected = self.read_about().get("digests", {}).get(file.name)
+        if expected is not None and hash_file(file) != expected:
+            raise UserError(
+                f"{file}: has changed since the run began; bring it back, or train a copy of it "
+                "into another folder"
+            )
 
     @property
     def evaluated_part(self) -> Literal["test", "validation", "source validation"]:
@@ -168,7 +207,7 @@ class Run:
 
     def read_fingerprint(self) -> object:
         """Read the fingerprint of the data that the run started with."""
-        return _read_object(self.about).get("data")
+        return self.read_about().get("data")
 
     def check_same_data(self, data: PreparedData) -> None:
         """Check that ``data`` are the data that the run started with.
@@ -201,28 +240,46 @@ class Run:
         """
         used = {stage.method.name for stage in self.read_recipe().split_stages()}
         changed = sorted(used & _CHANGED_METHODS)
-        if changed and _read_object(self.about).get("format") == _EARLIER_FORMAT:
+        if changed and self.read_about()["format"] == min(_EARLIER_FORMATS):
             raise UserError(
                 f"{self.folder} was begun by an earlier version, whose {changed[0]} has another "
                 "loss; train again into another folder"
             )
 
     def read_recipe(self) -> Recipe:
-        """Read the recipe of the run."""
+        """Read the recipe of the run.
+
+        Raises:
+            UserError: if it is invalid, or was changed since the run began.
+        """
+        self.check_digest(self.recipe)
         with warnings.catch_warnings(action="ignore", category=RenamedKeyWarning):
             table = read_recipe_table(str(self.recipe))  # the user need not edit it
-        for section in (table, *table.get("stages", ())):
-            if "neighbor_weight" in section.get("method", {}):
+        stages = table.get("stages")
+        for section in (table, *(stages if isinstance(stages, list) else ())):
+            method = section.get("method") if isinstance(section, dict) else None
+            if isinstance(method, dict) and "neighbor_weight" in method:
                 # A run states all settings; the earlier version did not have this one, only sums.
-                section["method"].setdefault("neighbor_distance", "sum")
+                method.setdefault("neighbor_distance", "sum")
         return validate(table, str(self.recipe))
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """Read the metrics, one record per epoch."""
-        try:
-            return [json.loads(line) for line in self.metrics.read_text().splitlines()]
-        except (OSError, ValueError) as error:
-            raise UserError(f"{self.metrics}: cannot be read ({error})") from error
+        """Read the metrics, one record per epoch.
+
+        Raises:
+            UserError: if they are damaged.
+        """
+        lines = read_text(self.metrics, _MOST_METRICS).splitlines()
+        if self.result.is_file():
+            expected = self.read_result().get(_METRICS_DIGEST)
+            if expected not in (None, hash_file(self.metrics)):
+                raise UserError(f"{self.metrics}: is damaged; bring the file back from a copy")
+        metrics = []
+        for number, line in enumerate(lines, start=1):
+            where = f"{self.metrics}, line {number}"
+            metrics.append(parse_object(line, where))
+            check_form(metrics[-1], Epoch, where)
+        return metrics
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -252,10 +309,15 @@ class Run:
                     f"{self.folder} has not finished; "
                     f"continue it with 'dualstudent resume {self.folder}'"
                 )
-        result = _read_object(self.result)
-        if not result.keys() >= _RESULT:
-            raise UserError(f"{self.result}: is not a result of this version of dualstudent")
+        result, sealed = read_sealed(self.result)
+        if not sealed and self.read_about()["format"] == FORMAT:
+            raise UserError(f"{self.result}: is damaged; bring the file back from a copy")
+        check_form(result, Result, self.result)
         return result
+
+    def write_result(self, result: dict[str, Any]) -> None:
+        """Write the figures of a finished run, with the digest of its metrics."""
+        write_sealed(self.result, {_METRICS_DIGEST: hash_file(self.metrics)} | result)
 
 
 def select_last_stage(metrics: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -267,16 +329,6 @@ def select_last_stage(metrics: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """
     last = metrics[-1].get("stage")  # without stages, there is no such key
     return [record for record in metrics if record.get("stage") == last]
-
-
-def _read_object(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: cannot be read ({error})") from error
-    if not isinstance(content, dict):
-        raise UserError(f"{path}: cannot be read (it holds no JSON object)")
-    return content
 
 
 def list_versions() -> dict[str, str]:

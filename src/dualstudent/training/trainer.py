@@ -203,6 +203,12 @@ class Trainer:
         """Build the method of stage ``number``, −1 for the last, to load a state of that stage."""
         self._enter_stage(number % len(self._stages), None)
 
+    def has_consistent_state(self) -> bool:
+        """Return whether the step and the loss terms of the state can be those of its stage."""
+        students = range(len(self.method.students))
+        known = all(student in students for student, _ in self.state.terms)
+        return known and self._stage_start <= self.state.step <= self._stage_end
+
     def close(self) -> None:
         """Stop the worker processes that make batches, if there are any."""
         self._loader.close()

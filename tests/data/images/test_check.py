@@ -1,6 +1,8 @@
 """Checks of small folders with one problem each."""
 
+import os
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -212,10 +214,29 @@ def test_a_target_without_test_images_cannot_be_judged_by_labels_of_the_source(
 
 
 def test_classes_that_may_be_one(data: Path) -> None:
+    add_class(data, "Cat_")
+    assert "may be the same one: 'cat', 'Cat_'" in only_finding(data).message
+
+
+def test_two_spellings_of_one_unicode_name(data: Path) -> None:
+    """One letter, or a letter and an accent: they look the same."""
+    add_class(data, "\u00e9t\u00e9")
+    add_class(data, "e\u0301te\u0301")
+    message = only_finding(data).message
+    assert r"the same one: 'e\u0301te\u0301', '\xe9t\xe9'" in message
+
+
+def add_class(data: Path, name: str) -> None:
+    seed = 300 + 50 * len(name)
     for number in range(4):
-        save_picture(data / "Cat " / f"{number}.png", seed=300 + number)
-        save_picture(data / "test" / "Cat " / f"{number}.png", seed=310 + number)
-    assert "may be the same one: 'cat', 'Cat '" in only_finding(data).message
+        save_picture(data / name / f"{number}.png", seed=seed + number)
+        save_picture(data / "test" / name / f"{number}.png", seed=seed + 10 + number)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
+def test_files_whose_names_are_no_text(data: Path) -> None:
+    (data / "cat" / "0.png").rename(os.fsdecode(os.fsencode(data) + b"/cat/\xff.png"))
+    assert "names are not UTF-8: 1" in only_finding(data).message
 
 
 def image_of(path: Path, shape: tuple[int, int], constant: bool = False) -> Path:

@@ -210,6 +210,20 @@ def test_the_source_is_no_target(source: Path) -> None:
         list_domains(source, source.parent / "." / "source")
 
 
+@pytest.mark.parametrize("name", [" ", "-1", "NaN", "unlabeled ", " cat", b"\xff\xfe"])
+def test_a_class_that_no_table_could_hold_is_refused(name: str | bytes, tmp_path: Path) -> None:
+    made(tmp_path, "cat/1.png", f"{os.fsdecode(name)}/1.png")
+    with pytest.raises(UserError, match=r"class .*rename it"):
+        list_folder(tmp_path)
+
+
+def test_a_link_to_itself_is_left_out(tmp_path: Path) -> None:
+    made(tmp_path, "cat/1.png", "dog/1.png")
+    for name in ("unlabeled", "loop", "cat/2.png"):
+        (tmp_path / name).symlink_to(tmp_path / name)
+    assert [path.name for path in list_folder(tmp_path).paths] == ["1.png", "1.png"]
+
+
 @pytest.mark.parametrize("name", ["unlabelled", "Test", "val", "Validation"])
 def test_a_folder_that_is_hardly_a_class_is_refused(name: str, tmp_path: Path) -> None:
     made(tmp_path, "cat/1.png", "dog/1.png", f"{name}/1.png")

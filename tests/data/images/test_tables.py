@@ -127,6 +127,8 @@ def test_a_repeated_row_counts_once(folder: Path) -> None:
         ("path,label,part\n1.png,a,\n1.png,a,test\n", "a for train in line 2 and a for test in"),
         ("path,label\n1.png,a\n,b\n", "line 3 has no path"),
         ("path,label\n1.png,a\n2.png,-1\n", "line 3 .*label -1"),
+        ("path,label\n1.png,a\n2.png,NaN\n", "line 3 .*label NaN"),
+        (f"path,label\n1.png,a\n{'x' * 5_000}.png,b\n", "1 file.* in line 3"),
         ("path,label\na,b,1.png,cat\n", r"line 2 .*4 cells.* 2"),
         ("path,label,part\n1.png,a,val\n", "line 2 .*'val'; .*train or test"),
         ("path,label,part\n1.png,a,\n2.png,b,\n3.png,c,test\n", "test .*'c'"),
@@ -212,3 +214,10 @@ def test_parquet_mistakes(folder: Path) -> None:
     table.write_bytes(table.read_bytes()[:-20])
     with pytest.raises(UserError, match=r"not a table: .*Parquet"):
         list_table(table)
+
+
+def test_parquet_with_text_that_is_no_text(folder: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    broken = pyarrow.array([b"1.png", b"\xff.png"]).view(pyarrow.string())
+    with pytest.raises(UserError, match=r"not a table: .*Parquet"):
+        list_table(parquet(folder, path=broken, label=["a", "b"]))

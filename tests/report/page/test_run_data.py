@@ -1,6 +1,5 @@
 """Real runs: what may stand side by side, and what is refused."""
 
-import json
 from pathlib import Path
 from shutil import copytree
 
@@ -72,7 +71,7 @@ def test_a_damaged_run_is_refused_before_anything_is_looked_at(
 ) -> None:
     monkeypatch.delattr("dualstudent.report.page.run_data.load_trained")
     run = Run(copytree(small_run.folder, tmp_path / "run"))
-    run.result.write_text(json.dumps(run.read_result() | {"networks": {}}))
+    run.write_result(run.read_result() | {"error": None, "networks": {}})
     with pytest.raises(UserError, match=r"result\.json.* metrics\.jsonl"):
         collect_run_data([run])
     run.metrics.write_text("")

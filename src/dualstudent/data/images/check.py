@@ -1,5 +1,6 @@
 """Checks own images before training: counts, duplicates, and other problems."""
 
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from dualstudent.data.images.cache import DecodedImages
 from dualstudent.data.images.duplicates import find_exact_duplicates, find_near_duplicates
-from dualstudent.data.images.listing import Listing
+from dualstudent.data.images.listing import Listing, is_text
 from dualstudent.data.transforms.symmetry import may_be_mirrored
 
 # With three labels, one for validation leaves only two to learn from.
@@ -150,6 +151,13 @@ def _check_files(images: DecodedImages) -> Iterable[Finding]:
             f"(the first: {first.reason})",
             tuple((file.path,) for file in images.unreadable),
         )
+    if nameless := [path for path in images.listing.paths if not is_text(str(path))]:
+        yield Finding(
+            "warning",
+            f"files whose names are not UTF-8: {len(nameless):,}; rename them, or 'dualstudent "
+            "label' cannot list them in its table",
+            tuple((path,) for path in nameless),
+        )
     if images.listing.ignored:
         yield Finding(
             "warning",
@@ -202,10 +210,11 @@ def _check_labels(listing: Listing) -> Iterable[Finding]:
 def _check_names(classes: Sequence[str]) -> Iterable[Finding]:
     alike = defaultdict(list)
     for name in classes:
-        alike["".join(filter(str.isalnum, name.casefold())) or name].append(name)
+        composed = unicodedata.normalize("NFKC", name.casefold())
+        alike["".join(filter(str.isalnum, composed)) or composed].append(name)
     for names in alike.values():
         if len(names) > 1:
-            shown = ", ".join(map(repr, names))
+            shown = ", ".join(map(ascii, names))  # tells spellings apart that look the same
             yield Finding("warning", f"these classes may be the same one: {shown}; join them if so")
 
 

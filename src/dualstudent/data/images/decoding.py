@@ -20,6 +20,7 @@ VERSION = 2  # changes whenever this file or transforms/resize.py may give other
 DECODER = f"{VERSION} with Pillow {PIL.__version__}"
 
 Channels = Literal[1, 3]
+LARGEST_SIDE = 2048  # pixels a side that images may be resized to
 
 # No others: some of Pillow's readers start other programs or unpack without limits.
 _FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF")

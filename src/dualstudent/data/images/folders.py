@@ -1,5 +1,6 @@
 """Lists folders of images: a folder per class, or a source and a target to adapt to."""
 
+import errno
 import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
@@ -122,8 +123,7 @@ def find_images(folder: Path) -> list[Path]:
 
 
 def _walk(folder: Path, without: Collection[str], entered: set[Path]) -> Iterator[Path]:
-    real = folder.resolve()
-    if real in entered or not folder.is_dir():  # links may form a cycle
+    if not folder.is_dir() or (real := folder.resolve()) in entered:  # links may form a cycle
         return
     entered.add(real)
     yield from _list_files(folder)
@@ -201,8 +201,18 @@ def _list_visible(folder: Path) -> list[tuple[str, bool]]:
     """List visible files and folders in natural order: the name, and whether it is a folder."""
     with raise_denied(folder, RIGHTS_TO_IMAGES), os.scandir(folder) as entries:
         shown = [entry for entry in entries if not entry.name.startswith(".")]
-        kinds = {each.name: each.is_dir() for each in shown if each.is_dir() or each.is_file()}
-    return [(name, kinds[name]) for name in sort_naturally(kinds)]
+        kinds = {each.name: _is_folder(each) for each in shown}
+    return [(name, kind) for name in sort_naturally(kinds) if (kind := kinds[name]) is not None]
+
+
+def _is_folder(entry: "os.DirEntry[str]") -> bool | None:
+    """Return whether an entry is a folder; None if it is neither a folder nor a file."""
+    try:
+        return True if entry.is_dir() else False if entry.is_file() else None
+    except OSError as error:
+        if error.errno == errno.ELOOP:  # a link to itself
+            return None
+        raise
 
 
 def _looks_like_image(path: Path) -> bool:

@@ -9,6 +9,8 @@ from typing import get_args
 from dualstudent.data.datasets import Part
 from dualstudent.errors import UserError, raise_problems
 
+UNKNOWN = ("-1", "nan")  # what programs write where there is no label
+
 
 @dataclass(frozen=True)
 class Listing:
@@ -46,6 +48,7 @@ class Listing:
                 f"{self.name}: holds no images; a folder needs a folder of images per class, a "
                 "table a row per image"
             )
+        raise_problems(self._find_wrong_names(), self.name)
         raise_problems(self._find_wrong_values(), self.name)
         known = {self.labels[i] for i in self.labeled}
         if not known:
@@ -96,6 +99,17 @@ class Listing:
         pairs = zip(self.labels, self.parts, strict=True)
         return [i for i, (label, part) in enumerate(pairs) if wanted(label, part)]
 
+    def _find_wrong_names(self) -> Iterator[str]:
+        """A table must hold each class, such as the one that ``label`` writes."""
+        for name in self.classes:
+            if name != name.strip() or name.casefold() in UNKNOWN:
+                yield (
+                    f"the class {name!r} could not be read from a table: spaces around a label are "
+                    f"dropped, and {' and '.join(UNKNOWN)} mean unlabeled; rename it"
+                )
+            elif not is_text(name):
+                yield f"the name of the class {name!r} is not UTF-8; rename it"
+
     def _find_wrong_values(self) -> Iterator[str]:
         for path, label, part in zip(self.paths, self.labels, self.parts, strict=True):
             if part not in get_args(Part):
@@ -110,6 +124,16 @@ class Listing:
                     f"the test image {path} has no label; label it, or move it to the unlabeled "
                     "images"
                 )
+
+
+def is_text(name: str) -> bool:
+    r"""Return whether a name is text, as opposed to bytes that are not UTF-8.
+
+    Example:
+        >>> is_text("Åse"), is_text(b"\xff".decode(errors="surrogateescape"))
+        (True, False)
+    """
+    return not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
 def sort_naturally(names: Iterable[str]) -> list[str]:

@@ -2,13 +2,14 @@
 
 import csv
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dualstudent.data.datasets import Part
-from dualstudent.data.images.listing import Listing, sort_naturally
+from dualstudent.data.images.listing import UNKNOWN, Listing, sort_naturally
 from dualstudent.errors import UserError, raise_problems
 
 PATH_NAMES = ("path", "file", "filename", "file_name", "filepath", "file_path", "image")
@@ -16,6 +17,7 @@ LABEL_NAMES = ("label", "class", "category", "target")
 PART_NAMES = ("part", "split")
 _OF_PREDICTIONS = frozenset({"probability", "stable"})  # columns of 'dualstudent predict'
 _PARTS: dict[str, Part] = {"": "train", "train": "train", "training": "train", "test": "test"}
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")
 _PARQUET_BEGINS = b"PAR1"
 _SHOWN = 10  # files that do not exist
 
@@ -43,11 +45,31 @@ class _Row:
     part: str
 
 
+def escape_cell(text: str) -> str:
+    """Put an apostrophe before text that a spreadsheet would compute; see :func:`unescape_cell`.
+
+    Example:
+        >>> escape_cell("=1+1"), escape_cell("cat")
+        ("'=1+1", 'cat')
+    """
+    return f"'{text}" if _FORMULA.match(text) else text
+
+
+def unescape_cell(text: str) -> str:
+    """Return the text that :func:`escape_cell` was given.
+
+    Example:
+        >>> unescape_cell("'=1+1"), unescape_cell("'cat'")
+        ('=1+1', "'cat'")
+    """
+    return text[1:] if text[:1] == "'" and _FORMULA.match(text) else text
+
+
 def list_table(table: Path, columns: Columns | None = None) -> Listing:
     """List the images of a CSV or Parquet file with one row per image.
 
-    CSV files are UTF-8 text with a header, separated by commas, semicolons or tabs. Parquet needs
-    pyarrow.
+    CSV files are UTF-8 text with a header, separated by commas, semicolons or tabs; an apostrophe
+    before one of = + - @ is not part of the text. Parquet needs pyarrow.
 
     Args:
         table: path of the file.
@@ -92,8 +114,8 @@ def _find_problem(row: _Row) -> str | None:
             f"{row.where} is in part {row.part!r}; use train or test "
             "(validation is taken from the labeled images)"
         )
-    if row.label == "-1":
-        return f"{row.where} has label -1; leave the label blank where there is none"
+    if row.label.casefold() in UNKNOWN:
+        return f"{row.where} has label {row.label}; leave the label blank where there is none"
     return None
 
 
@@ -107,7 +129,7 @@ def _find_contradiction(before: _Row, row: _Row) -> str | None:
 
 
 def _find_missing(table: Path, files: dict[str, _Row]) -> Iterator[str]:
-    rows = [row for path, row in files.items() if not Path(path).is_file()]
+    rows = [row for path, row in files.items() if not os.path.isfile(path)]  # noqa: PTH113
     if rows:
         some = ", ".join(f"{row.path} in {row.where}" for row in rows[:_SHOWN])
         yield (
@@ -135,7 +157,7 @@ def _read_csv(table: Path, columns: Columns) -> Iterator[_Row]:
                         f"{table}: {where} has {len(cells)} cells, the header {len(header)}; "
                         'put names with commas in them into "quotes"'
                     )
-                yield _make_row(where, cells, places)
+                yield _make_row(where, [unescape_cell(cell) for cell in cells], places)
     except UnicodeDecodeError as error:
         raise UserError(
             f"{table}: is neither Parquet nor UTF-8 text; give a folder of images or a table (from "
@@ -164,11 +186,11 @@ def _read_parquet(table: Path, columns: Columns) -> Iterator[_Row]:
             places = _find_columns(table, file.schema_arrow.names, columns)
             wanted = [file.schema_arrow.names[place] for place in places if place is not None]
             content = file.read(columns=wanted)
-    except (pyarrow.ArrowException, OSError) as error:
+            places = _find_columns(table, content.column_names, columns)
+            values = [column.to_pylist() for column in content.columns]
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise UserError(f"{table}: is not a table: broken Parquet ({error})") from error
-    places = _find_columns(table, content.column_names, columns)
-    values = zip(*(column.to_pylist() for column in content.columns), strict=True)
-    for number, cells in enumerate(values, start=1):
+    for number, cells in enumerate(zip(*values, strict=True), start=1):
         yield _make_row(f"row {number}", [_to_text(cell) for cell in cells], places)
 
 
