@@ -118,7 +118,7 @@ def measure(task: str, design: str, budget: int, data: PreparedData) -> dict[str
     network = DESIGNS[design](data.train.shape[0], len(data.classes))
     if isinstance(network, WhitenedCNN):
         network.fit_to(data.train.make_views(torch.arange(512), [None])[0])
-    steps, seconds = train(network.to(memory_format=torch.channels_last), data, budget)
+    steps, seconds = train(network, data, budget)
     error = evaluate(network, data)
     print(f"{task}, {design}, {budget} s: {error:.1f} % after {steps} steps", flush=True)
     return {
@@ -157,7 +157,7 @@ def evaluate(network: nn.Module, data: PreparedData) -> float:
     network.eval()
     assert data.test is not None
     wrong = 0
-    for chunk in torch.arange(len(data.test_labels)).split(250):
+    for chunk in torch.split(torch.arange(len(data.test_labels)), 250):
         (images,) = data.test.make_views(chunk, [None])
         answers = network(images).class_logits.argmax(dim=1)
         wrong += int((answers != data.test_labels[chunk]).sum())

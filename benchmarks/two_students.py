@@ -109,7 +109,6 @@ def measure(task: str, variant: str, seed: int, data: PreparedData) -> dict[str,
     students = [WhitenedCNN(data.train.shape[0], 10, (16, 32, 64)) for _ in range(count)]
     for student in students:
         student.fit_to(data.train.make_views(torch.arange(512), [None])[0])
-        student.to(memory_format=torch.channels_last)
     train(students, rule, data, STEPS // count, seed)
     each, average = evaluate(students, data)
     print(f"{task}, {variant}, seed {seed}: {each:.1f}, average {average:.1f} %", flush=True)
@@ -166,7 +165,7 @@ def evaluate(students: list[WhitenedCNN], data: PreparedData) -> tuple[float, fl
         student.eval()
     (images,) = data.test.make_views(torch.arange(len(data.test_labels)), [None])
     answers = [
-        torch.cat([student(chunk).class_logits.softmax(dim=1) for chunk in images.split(250)])
+        torch.cat([student(x).class_logits.softmax(dim=1) for x in torch.split(images, 250)])
         for student in students
     ]
 

@@ -59,5 +59,7 @@ def _load(task: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
 def _read_photos(folder: Path, size: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     files = sorted(folder.glob("*/*"))
     names = sorted({file.parent.name for file in files})
-    photos = [ImageOps.fit(Image.open(file).convert("RGB"), (size, size)) for file in files]
+    photos = [
+        np.asarray(ImageOps.fit(Image.open(file).convert("RGB"), (size, size))) for file in files
+    ]
     return np.stack(photos), np.array([names.index(file.parent.name) for file in files])

@@ -117,7 +117,8 @@ class WhitenedCNN(Network):
     def features(self, images: Tensor) -> Tensor:
         largest: Tensor = self.trunk(images).amax(dim=(2, 3))
         if self.mirror_at_test and not self.training:
-            return (largest + self.trunk(images.flip(3)).amax(dim=(2, 3))) / 2
+            mirrored: Tensor = self.trunk(images.flip(3)).amax(dim=(2, 3))
+            return (largest + mirrored) / 2
         return largest
 
 
