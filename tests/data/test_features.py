@@ -94,3 +94,12 @@ def test_other_samples_have_another_fingerprint() -> None:
         return digest.hexdigest()
 
     assert fingerprint(samples()) == fingerprint(samples(noise=1.0)) != fingerprint(samples(rows=9))
+
+
+def test_features_of_a_trunk_are_centered_and_keep_their_proportions() -> None:
+    rows = np.random.default_rng(0).normal([1, -2, 5], [0.5, 3.0, 1.0], (2000, 3))
+    scaled = Standardization.measure_jointly(rows).apply(rows).numpy()
+    np.testing.assert_allclose(scaled.mean(axis=0), 0, atol=1e-6)
+    np.testing.assert_allclose((scaled**2).mean(), 1, rtol=1e-6)
+    ratio = scaled.std(axis=0) / rows.std(axis=0)
+    np.testing.assert_allclose(ratio, ratio[0], rtol=1e-5)

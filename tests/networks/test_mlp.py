@@ -55,3 +55,10 @@ def test_networks_for_images_and_for_vectors_are_not_confused() -> None:
         build_network(MLPSettings(), 1, 10, image_size=28, seed=0, student=0)
     with pytest.raises(UserError, match=r"'digits-cnn' .*images, .*feature vectors"):
         build_network(DigitsCNNSettings(), 64, 10, image_size=None, seed=0, student=0)
+
+
+def test_without_hidden_layers_the_heads_are_linear_in_the_vectors() -> None:
+    network = MLP(features=5, classes=3, hidden=())
+    vectors = torch.rand(4, 5)
+    expected = F.linear(vectors, *network.heads.classify.parameters())
+    torch.testing.assert_close(network(vectors).class_logits, expected)

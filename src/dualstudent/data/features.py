@@ -45,6 +45,16 @@ class Standardization:
         constant = std <= 10 * np.finfo(np.float64).eps * np.abs(mean)
         return cls(mean, np.where(constant, 1.0, std))
 
+    @classmethod
+    def measure_jointly(cls, vectors: NDArray[Any]) -> "Standardization":
+        """Like :meth:`measure`, but with one standard deviation for all features.
+
+        Features of a trained network keep their weight: those that vary more say more.
+        """
+        each = cls.measure(vectors)
+        common = np.sqrt(vectors.var(axis=0, dtype=np.float64).mean())
+        return cls(each.mean, np.full_like(each.std, common or 1.0))
+
     def apply(self, vectors: NDArray[Any]) -> Tensor:
         """Standardize ``vectors`` to (N, features) float32; computed in double precision.
 

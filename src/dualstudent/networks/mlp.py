@@ -15,21 +15,21 @@ class MLPSettings(NetworkSettings):
 
     name: Literal["mlp"] = "mlp"
     hidden: tuple[Annotated[int, Field(gt=0, le=2**16)], ...] = Field(
-        (128, 64), min_length=1, max_length=2, strict=False, description="widths of hidden layers"
+        (128, 64), max_length=2, strict=False, description="widths of hidden layers; [] for none"
     )
     norm: Literal["batch", "layer"] = Field("batch", description="batch or layer normalization")
     dropout: float = Field(0.3, ge=0, lt=1, description="dropout rate after every hidden layer")
 
 
 class MLP(Network):
-    """One or two hidden layers with norm, LeakyReLU 0.1 and dropout; decoupled heads.
+    """Up to two hidden layers with norm, LeakyReLU 0.1 and dropout; decoupled heads.
 
     Maps vectors (B, features) to a :class:`~dualstudent.prediction.Prediction`.
 
     Args:
         features: number of input features.
         classes: C.
-        hidden: width of each hidden layer, one or two.
+        hidden: width of each hidden layer; without any, the heads get the vectors themselves.
         norm: ``"batch"`` or ``"layer"`` normalization.
         dropout: dropout rate after every hidden layer.
 
@@ -59,7 +59,9 @@ class MLP(Network):
                 nn.LeakyReLU(0.1, inplace=True),
                 nn.Dropout(dropout),
             ]
-        super().__init__(nn.Sequential(*layers), DecoupledHeads(hidden[-1], classes, False))
+        super().__init__(
+            nn.Sequential(*layers), DecoupledHeads((features, *hidden)[-1], classes, False)
+        )
 
     def forward(self, vectors: Tensor) -> Prediction:
         prediction: Prediction = self.heads(self.trunk(vectors))

@@ -18,9 +18,10 @@ AS_SET = "as you set it"
 # Networks to choose from, with their learning rates; other networks, and Dual Student, have 0.1.
 LEARNING_RATES = {"whitened-cnn": 0.2, "cnn13": 0.03, "resnext50": 0.03}
 LABELED, UNLABELED = 32, 96  # samples per batch, as in the demo
-HEADS: Table = {"name": "mlp"}  # on the features of a trunk
+HEADS: Table = {"name": "mlp", "hidden": []}  # on the features of a trunk
 
 _LEARNING_RATE = 0.1
+_HEAD_LEARNING_RATE = 0.01  # of a linear layer, which fits few labels at once
 _METHOD = "fixmatch"
 _DUAL_STUDENT = {  # if it is asked for
     "consistency_weight": 10,
@@ -129,7 +130,9 @@ def make_table(
         "method": _choose_method(name, epochs, facts),
         "batch": dict(batch),
         "optimizer": {
-            "learning_rate": _choose_learning_rate(name, trained),
+            "learning_rate": _HEAD_LEARNING_RATE
+            if "trunk" in wanted
+            else _choose_learning_rate(name, trained),
             "weight_decay": 5e-4,
             "decay_norms_and_biases": False,
         },

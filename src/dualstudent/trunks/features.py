@@ -79,7 +79,7 @@ def keep_features(
             "DUALSTUDENT_CACHE to a folder of yours"
         ) from error
     clean = train[0].open()
-    scale = Standardization.measure(clean.take(pick_some(len(clean.rows))))
+    scale = Standardization.measure_jointly(clean.take(pick_some(len(clean.rows))))
     return replace(data, train=_collect(train, scale), test=_collect(test, scale))
 
 
