@@ -62,7 +62,7 @@ def make_data(count: int = 40, test: int = 7, first: int = 0) -> PreparedData:
 
 
 def expected_features(data: PreparedData, module: nn.Module) -> Tensor:
-    """Centered features of the clean images, with one common scale, rounded to half precision, in NumPy."""
+    """Features of the clean images in half precision, centered, on one scale, in NumPy."""
     (images,) = data.train.make_views(torch.arange(len(data.train)), [None])
     with torch.no_grad():
         vectors = module(images).half().double().numpy()
