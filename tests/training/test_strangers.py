@@ -134,6 +134,12 @@ def test_recipes_without_end_are_refused(text: str, run: Run) -> None:
         Predictor(run)
 
 
+def test_half_a_character_is_refused(run: Run) -> None:
+    write_sealed(run.result, run.read_result() | {"versions": {"dualstudent": "\ud800"}})
+    with pytest.raises(UserError, match=r"result\.json"):
+        run.read_result()
+
+
 def test_a_device_in_place_of_a_file_is_not_read(run: Run) -> None:
     run.result.unlink()
     run.metrics.unlink()
