@@ -1,6 +1,7 @@
 """Dual Student as a scikit-learn estimator."""
 
 from collections.abc import Iterator, Mapping
+from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
@@ -132,6 +133,7 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
                 [0, 1]; or a PyTorch dataset of (sample, label) pairs, without ``y``.
             y: (N,), labels of any kind; −1 (or None, NaN) where unknown.
         """
+        _check_types(self.get_params(deep=False))
         if isinstance(X, Dataset):
             X, y = arrays_from_dataset(X)
         if y is None:
@@ -285,6 +287,23 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
                 f"{self._sample_shape}"
             )
         return samples
+
+
+def _check_types(parameters: Mapping[str, Any]) -> None:
+    """Check the types of parameters that are computed with; recipes check their ranges."""
+    kinds: dict[str, tuple[type, str]] = {
+        **dict.fromkeys(("method", "network", "device"), (str, "a name")),
+        **dict.fromkeys(("epochs", "batch_size", "labeled_batch"), (Integral, "a whole number")),
+        **dict.fromkeys(("learning_rate", "weight_decay"), (Real, "a number")),
+        "verbose": (Integral, "0, 1 or 2"),
+        "method_settings": (Mapping, "a dictionary or None"),
+        "network_settings": (Mapping, "a dictionary or None"),
+    }
+    for name, (kind, expected) in kinds.items():
+        value = parameters[name]
+        optional = kind is Mapping and value is None
+        if not (isinstance(value, kind) or optional):
+            raise UserError(f"{name} = {value!r}: must be {expected}")
 
 
 def _set_precision(network: nn.Module, shape: tuple[int, ...]) -> nn.Module:
