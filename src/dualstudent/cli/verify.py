@@ -14,8 +14,8 @@ def verify(
 ) -> None:
     """Check the files of a run by their digests, and its recipe, data and versions.
 
-    Nothing of the run is changed or executed, so it may be a stranger's. Ends with code 2 if something
-    is wrong.
+    Nothing of the run is changed or executed, so it may be a stranger's. Ends with code 2 if
+    something is wrong.
     """
     from dualstudent.errors import UserError
     from dualstudent.training.run import Run

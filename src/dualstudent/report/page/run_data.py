@@ -127,8 +127,6 @@ class _TestSet:
 def _check_files(run: Run) -> None:
     """Refuse a finished run whose files are damaged."""
     result, metrics = run.read_result(), run.read_metrics()
-    if not metrics:
-        raise UserError(f"{run.metrics}: has no epochs; restore it from a copy, or train again")
     if metrics[-1].get("test") != result["networks"]:
         raise UserError(
             f"{run.result}: its networks differ from the last epoch of {run.metrics.name}; "
