@@ -37,6 +37,7 @@ lint: .venv/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(PYTEST) -q tests/test_unsafe_calls.py
 
 bench: .venv/ready
 	$(BIN)/python benchmarks/step_time.py

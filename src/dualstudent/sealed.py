@@ -75,6 +75,7 @@ def parse_object(text: str, where: object) -> dict[str, Any]:
     """
     try:
         content = json.loads(text)
+        json.dumps(content, ensure_ascii=False).encode()  # raises for half a character
     except (ValueError, RecursionError) as error:
         raise UserError(f"{where}: cannot be read ({escape_line(error)})") from error
     if not isinstance(content, dict):

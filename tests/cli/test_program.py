@@ -1,6 +1,7 @@
 """The program as a whole: help, version, mistakes, and what it must not import."""
 
 import ast
+import signal
 import subprocess
 import sys
 from importlib.metadata import version
@@ -16,7 +17,7 @@ from tests.support.isolated import run_without
 PACKAGE = Path(dualstudent.__path__[0])
 COMMANDS = {
     *("demo", "check", "train", "resume", "evaluate", "report", "predict", "label", "export"),
-    *("compare", "reproduce", "doctor", "methods", "recipes"),
+    *("compare", "reproduce", "doctor", "methods", "recipes", "verify"),
 }
 
 
@@ -119,6 +120,23 @@ def test_a_mistake_is_one_line_and_exit_code_2_and_nothing_is_written(
     assert named in shown
     assert shown.count("\n") == 1
     assert not any(tmp_path.iterdir())
+
+
+def test_a_reader_that_has_enough_is_no_mistake(tmp_path: Path) -> None:
+    program = subprocess.Popen(
+        [sys.executable, "-m", "dualstudent", "recipes"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert program.stdout is not None
+    program.stdout.close()
+    _, messages = program.communicate()
+    assert (program.returncode, messages) == (128 + signal.SIGPIPE, b"")
+
+
+def test_names_are_printed_as_they_are(command: Command) -> None:
+    assert ":x:[/red]" in command("evaluate", ":x:[/red]")[2]
 
 
 def test_a_mistake_shows_no_traceback_in_a_real_process(tmp_path: Path) -> None:

@@ -340,6 +340,13 @@ def test_progress_is_printed_on_request(capsys: pytest.CaptureFixture[str]) -> N
         ({"network_settings": {"hidden": []}}, "network.hidden"),
         ({"device": "abacus"}, "device.accelerator = 'abacus'"),
         ({"learning_rate": 1e30}, "no longer finite"),
+        ({"epochs": "10"}, "epochs = '10'"),
+        ({"batch_size": None}, "batch_size = None"),
+        ({"labeled_batch": 3.5}, "labeled_batch = 3.5"),
+        ({"learning_rate": "fast"}, "learning_rate = 'fast'"),
+        ({"method": 3}, "method = 3"),
+        ({"network_settings": [1]}, "network_settings = .1.: must be a dictionary"),
+        ({"verbose": []}, "verbose = "),
     ],
 )
 def test_wrong_parameters_are_named(changes: dict[str, Any], message: str) -> None:
@@ -379,6 +386,19 @@ def test_wrong_parameters_for_images_are_named(changes: dict[str, Any], message:
 def test_wrong_data_are_refused(X: Any, y: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         quick().fit(X, y)
+
+
+@pytest.mark.parametrize("factor", [2.0**990, 2.0**-990])
+def test_the_scale_of_the_features_does_not_matter(factor: float) -> None:
+    """Squares of such values would be infinite or 0."""
+    usual, extreme = (quick(epochs=3).fit(X_IRIS * f, few(Y_IRIS)) for f in (1.0, factor))
+    found = extreme.predict_proba(X_IRIS * factor)
+    np.testing.assert_array_equal(found, usual.predict_proba(X_IRIS))
+
+
+def test_samples_far_from_all_others_have_probabilities(fitted: DualStudentClassifier) -> None:
+    found = fitted.predict_proba(X_IRIS * 1e300)
+    np.testing.assert_allclose(found.sum(axis=1), 1)
 
 
 def test_predictions_need_a_fit_and_samples_of_its_shape(fitted: DualStudentClassifier) -> None:

@@ -70,6 +70,7 @@ def write_run(folder: Path, recipe_text: str, errors: list[dict[str, float]]) ->
     (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n")
     result = {
         "error": next(iter(errors[-1].values())),
+        "chosen_on_test": {"error": min(errors[-1].values())},
         "epochs": len(tests),
         "networks": tests[-1],
         "headline": list(tests[-1]),

@@ -61,7 +61,9 @@ def is_refused(use: Callable[[], object], name: str) -> bool:
     try:
         use()
     except UserError as error:
-        return not str(error).count("\n")
+        if not str(error).isprintable():
+            raise AssertionError(f"{name} raised more than a line: {str(error)!r}") from error
+        return True
     except Exception as error:
         raise AssertionError(f"{name} raised {error!r}") from error
     return False
@@ -132,6 +134,20 @@ def test_recipes_without_end_are_refused(text: str, run: Run) -> None:
     write_sealed(run.about, about | {"digests": {}})
     with pytest.raises(UserError, match=r"recipe\.toml"):
         Predictor(run)
+
+
+def test_half_a_character_is_refused(run: Run) -> None:
+    write_sealed(run.result, run.read_result() | {"versions": {"dualstudent": "\ud800"}})
+    with pytest.raises(UserError, match=r"result\.json"):
+        run.read_result()
+
+
+def test_metrics_that_are_said_to_be_longer_than_they_are_refused(run: Run) -> None:
+    run.result.unlink()
+    tensors, notes = read_tensors(run.checkpoint)
+    write_tensors(run.checkpoint, tensors, notes | {"metrics_size": 2**62})
+    with pytest.raises(UserError, match=r"metrics\.jsonl"):
+        resume(run.folder)
 
 
 def test_a_device_in_place_of_a_file_is_not_read(run: Run) -> None:

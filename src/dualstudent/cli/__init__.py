@@ -23,6 +23,7 @@ from dualstudent.cli import (
     reproduce,
     resume,
     train,
+    verify,
 )
 from dualstudent.cli.console import print_message, run_command
 
@@ -47,6 +48,7 @@ for command in (
     reproduce.reproduce,
     doctor.doctor,
     methods.methods,
+    verify.verify,
 ):
     app.command()(command)
 app.add_typer(recipes.app, name="recipes")

@@ -1,5 +1,6 @@
 """How commands print: results to stdout, messages to stderr, one line each."""
 
+import signal
 import sys
 from collections.abc import Callable
 
@@ -8,8 +9,8 @@ from rich.console import Console
 from dualstudent.errors import UserError, escape_line
 from dualstudent.signals import Interrupted
 
-console = Console()
-messages = Console(stderr=True)
+console = Console(emoji=False)  # a name may hold :x:
+messages = Console(stderr=True, emoji=False)
 
 
 def print_line(where: Console, text: object) -> None:
@@ -37,3 +38,7 @@ def run_command(command: Callable[[], object]) -> None:
     except Interrupted as stop:
         print_message("stopped", "yellow", stop)
         sys.exit(128 + stop.number)
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # the reader, such as head, has enough
+            sys.exit(128 + signal.SIGPIPE)
+        raise

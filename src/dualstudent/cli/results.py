@@ -3,6 +3,7 @@
 A run is evaluated on its test part, else on its validation part, else not at all.
 """
 
+import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,7 @@ def build_result_table(
     for label, figures in rows.items():
         stable = figures["stable_accuracy"]
         table.add_row(
-            label,
+            Text(label),
             format_percent(figures["error"]),
             format_percent(100 - figures["error"]),
             "–" if stable is None else format_percent(stable),
@@ -96,14 +97,18 @@ def _print_figures(run: "Run") -> None:
     result, part = run.read_result(), run.evaluated_part
     console.print(build_result_table(result["networks"], f"{run.folder}, last epoch, {part} part"))
     headline = " and ".join(result["headline"])
-    console.print(f"result, {headline}: {format_percent(result['error'])} {part} error")
-    console.print(
+    print_line(console, f"result, {headline}: {format_percent(result['error'])} {part} error")
+    print_line(
+        console,
         f"best epoch and network, chosen on the {part} part (too optimistic): "
-        f"{format_percent(result['chosen_on_test']['error'])}"
+        f"{format_percent(result['chosen_on_test']['error'])}",
     )
 
 
 def _draw_curves(run: "Run") -> None:
     from dualstudent.report.curves import draw_curves
 
-    draw_curves({"": run.read_metrics()}, run.curves, str(run.folder))
+    try:
+        draw_curves({"": run.read_metrics()}, run.curves, str(run.folder))
+    except OSError as error:  # a finished run may lie where nothing can be written
+        warnings.warn(f"{run.curves} was not drawn: {error.strerror}", stacklevel=3)

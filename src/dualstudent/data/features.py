@@ -15,6 +15,7 @@ from dualstudent.data.transforms.policy import Draw
 from dualstudent.settings import Settings
 
 _ROWS_AT_A_TIME = 4096
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 class FeaturePerturbation(Settings):
@@ -39,11 +40,14 @@ class Standardization:
     @classmethod
     def measure(cls, vectors: NDArray[Any]) -> "Standardization":
         """Measure mean and standard deviation of ``vectors`` (N, features)."""
+        power = _find_powers(vectors)
+        if (power != 1).any():
+            vectors = vectors / power
         mean = vectors.mean(axis=0, dtype=np.float64)
         std = vectors.std(axis=0, dtype=np.float64)
         # A constant feature may have a tiny standard deviation from rounding errors.
         constant = std <= 10 * np.finfo(np.float64).eps * np.abs(mean)
-        return cls(mean, np.where(constant, 1.0, std))
+        return cls(mean * power, np.where(constant, 1.0, std * power))
 
     @classmethod
     def measure_jointly(cls, vectors: NDArray[Any]) -> "Standardization":
@@ -66,8 +70,22 @@ class Standardization:
         scaled = torch.empty(vectors.shape, dtype=torch.float32)
         for start in range(0, len(vectors), _ROWS_AT_A_TIME):
             rows = slice(start, start + _ROWS_AT_A_TIME)
-            scaled[rows] = torch.from_numpy((vectors[rows] - self.mean) / self.std)
+            with np.errstate(over="ignore"):  # of new samples that are far from all others
+                values = (vectors[rows] - self.mean) / self.std
+            scaled[rows] = torch.from_numpy(values.clip(-_LARGEST, _LARGEST))
         return scaled
+
+
+def _find_powers(vectors: NDArray[Any]) -> NDArray[np.float64]:
+    """Return (features,): a power of 2 near the largest value of a feature, 1 if it is usual.
+
+    Squares of extreme values would become 0 or infinite; divided by a power of 2, nothing is
+    rounded.
+    """
+    ends = np.stack([vectors.min(axis=0), vectors.max(axis=0)]).astype(np.float64)
+    largest = np.abs(ends).max(axis=0)
+    usual = (largest == 0) | ((largest > 1e-100) & (largest < 1e100))
+    return np.where(usual, 1.0, np.ldexp(1.0, np.frexp(largest)[1] - 1))
 
 
 class FeatureSamples(Samples):

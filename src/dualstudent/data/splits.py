@@ -300,5 +300,5 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         manifest = json.loads(path.read_text())
         return {key: manifest[key] for key in ("data", "images", "sha256", "labeled")}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(f"{path}: not a readable split manifest ({error!r})") from error

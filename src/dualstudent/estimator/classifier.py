@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from numbers import Integral, Real
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -144,6 +145,7 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
                 [0, 1]; or a PyTorch dataset of (sample, label) pairs, without ``y``.
             y: (N,), labels of any kind; −1 (or None, NaN) where unknown.
         """
+        _check_types(self.get_params(deep=False))
         if isinstance(X, Dataset):
             X, y = arrays_from_dataset(X)
         if y is None:
@@ -302,6 +304,25 @@ def _add_views(data: PreparedData, recipe: Recipe) -> PreparedData:
         return data
     views = (recipe.transforms, recipe.normalization)
     return replace(data, train=ImageSamples(data.train.pixels, *views))
+
+
+def _check_types(parameters: Mapping[str, Any]) -> None:
+    """Check the types of parameters that are computed with; recipes check their ranges."""
+    kinds: dict[str, tuple[type, str]] = {
+        **dict.fromkeys(("method", "network", "device"), (str, "a name")),
+        **dict.fromkeys(("batch_size", "labeled_batch"), (Integral, "a whole number")),
+        "epochs": (Integral, "a whole number or 'auto'"),
+        **dict.fromkeys(("learning_rate", "weight_decay"), (Real, "a number or 'auto'")),
+        "verbose": (Integral, "0, 1 or 2"),
+        "method_settings": (Mapping, "a dictionary or None"),
+        "network_settings": (Mapping, "a dictionary or None"),
+    }
+    for name, (kind, expected) in kinds.items():
+        value = parameters[name]
+        optional = kind is Mapping and value is None
+        automatic = expected.endswith("'auto'") and isinstance(value, str) and value == "auto"
+        if not (isinstance(value, kind) or optional or automatic):
+            raise UserError(f"{name} = {value!r}: must be {expected}")
 
 
 def _set_precision(network: nn.Module, shape: tuple[int, ...]) -> nn.Module:

@@ -6,6 +6,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from dualstudent.atomic import atomic_write
 from dualstudent.errors import escape_line
 from dualstudent.report.style import style_epoch_axes
 
@@ -25,7 +26,7 @@ def draw_curves(runs: Mapping[str, Metrics], path: Path, title: str = "") -> Non
     error, stable = figure.subplots(1, 2)
     for label, metrics in runs.items():
         for name in metrics[-1]["test"]:
-            line = f"{label}, {name}" if label else name
+            line = escape_line(f"{label}, {name}" if label else name).replace("$", r"\$")
             tested = [record for record in metrics if name in record["test"]]
             epochs = [record["epoch"] for record in tested]
             figures = [record["test"][name] for record in tested]
@@ -38,4 +39,5 @@ def draw_curves(runs: Mapping[str, Metrics], path: Path, title: str = "") -> Non
         axes.set_ylim(bottom=0)
     error.legend(frameon=False)
     figure.suptitle(escape_line(title), parse_math=False)  # a path may contain $
-    figure.savefig(path, dpi=120)
+    with atomic_write(path) as partial:
+        figure.savefig(partial, format="png", dpi=120)

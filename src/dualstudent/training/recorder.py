@@ -90,10 +90,9 @@ class Recorder:
     def _check_metrics(self, checkpoint: Checkpoint) -> None:
         """Check that the metrics are those at the checkpoint, and maybe more."""
         path, notes = self._run.metrics, checkpoint.notes
-        changed = hash_file(path, notes.metrics_size) != notes.metrics_sha256
-        if notes.metrics_sha256 is None:  # of an earlier version
-            changed = path.stat().st_size < notes.metrics_size
-        if changed:
+        found = hash_file(path, notes.metrics_size)
+        expected = (None, found)  # None in an earlier version
+        if notes.metrics_sha256 not in expected or path.stat().st_size < notes.metrics_size:
             raise UserError(
                 f"{path}: is not as it was at {checkpoint.path.name}; bring it back, or train "
                 "again into another folder"

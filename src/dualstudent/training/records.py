@@ -20,11 +20,12 @@ class _Form(BaseModel):
 
 class _Figures(_Form):
     error: _Percent
-    top5_error: _Percent | None
     stable_share: _Percent
     stable_accuracy: _Percent | None
-    class_accuracy: list[_Percent | None]
-    stable_class_accuracy: list[_Percent | None]
+    # Earlier versions did not have these.
+    top5_error: _Percent | None = None
+    class_accuracy: list[_Percent | None] = []
+    stable_class_accuracy: list[_Percent | None] = []
 
 
 class Epoch(_Form):
@@ -43,12 +44,17 @@ class _Comparison(_Form):
     labels_only_used: bool
 
 
+class _Best(_Form):
+    error: _Percent | None
+
+
 class Result(_Form):
     """The result of a finished run."""
 
     error: _Percent | None
     headline: list[str] = Field(min_length=1)
     networks: dict[str, _Figures]
+    chosen_on_test: _Best
     epochs: _Count
     seconds: float = Field(ge=0, lt=1e12)
     versions: dict[str, str]
@@ -57,8 +63,11 @@ class Result(_Form):
 
     @model_validator(mode="after")
     def _check_evaluated(self) -> Self:
-        if (self.error is None) != (not self.networks):
-            raise ValueError("either error and networks have figures, or neither")
+        missing = {self.error is None, self.chosen_on_test.error is None, not self.networks}
+        if len(missing) > 1:
+            raise ValueError("either error, chosen_on_test and networks have figures, or none")
+        if self.networks and not self.networks.keys() >= set(self.headline):
+            raise ValueError("networks must have figures of all in headline")
         return self
 
 

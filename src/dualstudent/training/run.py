@@ -181,7 +181,7 @@ class Run:
         found = about.get("format")
         if found not in (FORMAT, *_EARLIER_FORMATS):
             raise UserError(
-                f"{self.folder} has format {found}, this version of dualstudent reads {FORMAT}"
+                f"{self.folder} has format {found!r}, this version of dualstudent reads {FORMAT}"
             )
         if found == FORMAT and not (sealed and isinstance(about.get("digests"), dict)):
             raise UserError(f"{self.about}: is damaged; bring the file back from a copy")
@@ -271,6 +271,8 @@ class Run:
         """
         lines = read_text(self.metrics, _MOST_METRICS).splitlines()
         if self.result.is_file():
+            if not lines:
+                raise UserError(f"{self.metrics}: has no epochs; bring the file back from a copy")
             expected = self.read_result().get(_METRICS_DIGEST)
             if expected not in (None, hash_file(self.metrics)):
                 raise UserError(f"{self.metrics}: is damaged; bring the file back from a copy")

@@ -71,7 +71,8 @@ def test_a_damaged_run_is_refused_before_anything_is_looked_at(
 ) -> None:
     monkeypatch.delattr("dualstudent.report.page.run_data.load_trained")
     run = Run(copytree(small_run.folder, tmp_path / "run"))
-    run.write_result(run.read_result() | {"error": None, "networks": {}})
+    nothing = {"error": None, "chosen_on_test": {"error": None}, "networks": {}}
+    run.write_result(run.read_result() | nothing)
     with pytest.raises(UserError, match=r"result\.json.* metrics\.jsonl"):
         collect_run_data([run])
     run.metrics.write_text("")

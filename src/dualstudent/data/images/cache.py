@@ -329,7 +329,7 @@ def _count_rows(files: Sequence[_File]) -> int:
 def _read_index(folder: Path) -> list[_File]:
     try:
         return [_File(*each) for each in json.loads((folder / "index.json").read_text())]
-    except (OSError, ValueError, TypeError):  # missing or damaged
+    except (OSError, ValueError, TypeError, RecursionError):  # missing or damaged
         return []
 
 

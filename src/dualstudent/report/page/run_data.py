@@ -127,8 +127,6 @@ class _TestSet:
 def _check_files(run: Run) -> None:
     """Refuse a finished run whose files are damaged."""
     result, metrics = run.read_result(), run.read_metrics()
-    if not metrics:
-        raise UserError(f"{run.metrics}: has no epochs; restore it from a copy, or train again")
     if metrics[-1].get("test") != result["networks"]:
         raise UserError(
             f"{run.result}: its networks differ from the last epoch of {run.metrics.name}; "
@@ -141,6 +139,7 @@ def _collect(run: Run, name: str, trainer: Trainer, pictures: int) -> RunData:
     part = recipe.data.evaluated_part
     evaluation = None
     if len(data.test_labels):
+        _check_figures(run, trainer)
         evaluation = evaluate(
             _predict(run, trainer),
             data,
@@ -161,6 +160,19 @@ def _collect(run: Run, name: str, trainer: Trainer, pictures: int) -> RunData:
         result.get("unreadable_images", 0) + data.unreadable,
         evaluation,
     )
+
+
+def _check_figures(run: Run, trainer: Trainer) -> None:
+    """Refuse a result without all figures of all networks and classes, as of earlier versions."""
+    networks, classes = run.read_result()["networks"], len(trainer.data.classes)
+    whole = networks.keys() >= trainer.method.evaluated.keys() and all(
+        "top5_error" in figures
+        and len(figures.get("class_accuracy", ())) == classes
+        and len(figures.get("stable_class_accuracy", ())) == classes
+        for figures in networks.values()
+    )
+    if not whole:
+        raise UserError(f"{run.result}: lacks figures that the page shows; train again")
 
 
 def _predict(run: Run, trainer: Trainer) -> Predictions:
