@@ -155,7 +155,7 @@ def _plan(
             "or photos that are read on demand"
         )
     images = samples.normalize_by(trunk.normalization or samples.normalization)
-    keys, fingerprint, views = _hash_images(images), trunk.fingerprint(), list[_View]()
+    keys, fingerprint, views = _hash_images(images), trunk.fingerprint, list[_View]()
     counts: dict[Policy | None, int] = {None: 1, "weak": weak, "strong": strong}
     for policy, count in counts.items():
         transform = None if policy is None else images.transforms[policy]

@@ -1,6 +1,7 @@
 """Trunks: networks that map images to feature vectors and are not trained."""
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field
@@ -11,6 +12,7 @@ from dualstudent.data.transforms.normalization import Normalization
 from dualstudent.errors import UserError
 from dualstudent.networks.build import NETWORKS, build_network
 from dualstudent.networks.efficientnet_lite import FEATURES, EfficientNetLiteSettings
+from dualstudent.networks.layers import fuse_batch_norm
 
 
 class TrunkSettings(EfficientNetLiteSettings):
@@ -39,6 +41,10 @@ class FrozenTrunk(nn.Module):
             data.
         image_size: images are resized to so many pixels a side; default: they keep their size.
 
+    Attributes:
+        checksum: SHA-256 of all weights.
+        fingerprint: SHA-256 of structure, weights and preprocessing.
+
     Example:
         >>> import torch
         >>> pooled = nn.Sequential(nn.Conv2d(3, 5, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
@@ -56,6 +62,9 @@ class FrozenTrunk(nn.Module):
         super().__init__()
         self.module, self.features = module.eval(), features
         self.normalization, self.image_size = normalization, image_size
+        self.checksum = _hash_tensors(module.state_dict())
+        described = repr((str(module), image_size, self.checksum))
+        self.fingerprint = hashlib.sha256(described.encode()).hexdigest()
 
     def forward(self, images: Tensor) -> Tensor:
         """Compute the features.
@@ -71,14 +80,6 @@ class FrozenTrunk(nn.Module):
         if not isinstance(found, Tensor) or found.shape != (len(images), self.features):
             raise UserError(_explain_output(found, len(images), self.features))
         return found
-
-    def fingerprint(self) -> str:
-        """Return the SHA-256 of structure, weights and preprocessing."""
-        digest = hashlib.sha256(repr((str(self.module), self.image_size)).encode())
-        for name, tensor in self.module.state_dict().items():
-            digest.update(name.encode())
-            digest.update(tensor.cpu().reshape(-1).view(uint8).numpy().data)
-        return digest.hexdigest()
 
 
 def build_trunk(settings: TrunkSettings, channels: int) -> FrozenTrunk:
@@ -100,7 +101,17 @@ def build_trunk(settings: TrunkSettings, channels: int) -> FrozenTrunk:
     network = build_network(chosen, channels, 1, settings.image_size, settings.seed, 0)
     network.load_pretrained()
     pooled = nn.Sequential(network.trunk, nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    return FrozenTrunk(pooled, FEATURES, settings.normalization, settings.image_size)
+    trunk = FrozenTrunk(pooled, FEATURES, settings.normalization, settings.image_size)
+    fuse_batch_norm(trunk.module)  # last, as rounding may depend on the machine, and the hash not
+    return trunk
+
+
+def _hash_tensors(tensors: Mapping[str, Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name, tensor in tensors.items():
+        digest.update(name.encode())
+        digest.update(tensor.cpu().reshape(-1).view(uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def _explain_output(found: Any, count: int, features: int) -> str:
