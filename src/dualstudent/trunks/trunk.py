@@ -4,15 +4,20 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any, Literal
 
+import torch
 from pydantic import Field
 from torch import Tensor, nn, uint8
 from torch.nn import functional as F
 
+from dualstudent.data.features import Standardization
 from dualstudent.data.transforms.normalization import Normalization
 from dualstudent.errors import UserError
 from dualstudent.networks.build import NETWORKS, build_network
 from dualstudent.networks.efficientnet_lite import FEATURES, EfficientNetLiteSettings
 from dualstudent.networks.layers import fuse_batch_norm
+from dualstudent.parallel import count_cores, map_threads, one_thread_each
+
+PIECE = 16  # images that go through a trunk together
 
 
 class TrunkSettings(EfficientNetLiteSettings):
@@ -77,9 +82,43 @@ class FrozenTrunk(nn.Module):
             shrinks = min(images.shape[2:]) > size
             images = F.interpolate(images, (size, size), mode="bicubic", antialias=shrinks)
         found = self.module(images)
-        if not isinstance(found, Tensor) or found.shape != (len(images), self.features):
-            raise UserError(_explain_output(found, len(images), self.features))
+        count = images.shape[0]  # not len, which would fix the batch size of exported files
+        if not isinstance(found, Tensor) or found.shape != (count, self.features):
+            raise UserError(_explain_output(found, count, self.features))
         return found
+
+
+class StandardizedTrunk(nn.Module):
+    """A frozen trunk whose features are standardized by those of the training images.
+
+    Args:
+        trunk: the trunk.
+        standardization: of its features.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, trunk: FrozenTrunk, standardization: Standardization) -> None:
+        super().__init__()
+        self.trunk = trunk
+        self.register_buffer("mean", torch.from_numpy(standardization.mean).float())
+        self.register_buffer("std", torch.from_numpy(standardization.std).float())
+
+    def forward(self, images: Tensor) -> Tensor:
+        vectors: Tensor = (self.trunk(images) - self.mean) / self.std
+        return vectors
+
+    def compute(self, images: Tensor) -> Tensor:
+        """Compute the features of any number of images, piece by piece, on all cores."""
+        workers = count_cores() if images.device.type == "cpu" else 1
+        with one_thread_each(), map_threads(self._infer, images.split(PIECE), workers) as found:
+            return torch.cat(list(found))
+
+    def _infer(self, images: Tensor) -> Tensor:
+        with torch.inference_mode():  # of this thread
+            vectors: Tensor = self(images)
+        return vectors
 
 
 def build_trunk(settings: TrunkSettings, channels: int) -> FrozenTrunk:
