@@ -100,7 +100,7 @@ def test_features_are_those_of_the_trunk_with_its_weights(run: Run) -> None:
 
 
 def compute_by_hand(run: Run, pixels: Tensor) -> Tensor:
-    """Probabilities of gray images (N, 1, 16, 16) uint8: by the network whose weights were saved."""
+    """Probabilities of gray images (N, 1, 16, 16) uint8, by the network that was saved."""
     tensors, notes = read_tensors(run.model)
     colors = ((pixels.float() - 127) / 128).expand(-1, 3, -1, -1)
     with torch.no_grad():
