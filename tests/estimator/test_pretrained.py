@@ -10,11 +10,11 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris
+from tests.support.trunk_weights import save_weights
 
 from dualstudent import DualStudentClassifier, UserError
 from dualstudent.networks import EfficientNetLite0
 from dualstudent.trunks.trunk import FrozenTrunk
-from tests.support.trunk_weights import save_weights
 
 _, LABELS = load_digits(return_X_y=True)
 IMAGES: NDArray[np.uint8] = (load_digits().images * 15).astype(np.uint8)
@@ -97,5 +97,5 @@ def test_vectors_are_refused() -> None:
 
 
 def test_an_unknown_name_is_refused() -> None:
-    with pytest.raises(UserError, match="trunk.name = 'resnet50'"):
+    with pytest.raises(UserError, match=r"trunk\.name = 'resnet50'"):
         DualStudentClassifier(pretrained="resnet50").fit(IMAGES[:20], LABELS[:20])
