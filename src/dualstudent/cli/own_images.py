@@ -98,10 +98,7 @@ def print_next_steps(run: Run) -> None:
         console,
         f"to change the recipe: cp {recipe} mine.toml, edit it, dualstudent train mine.toml",
     )
-    if run.read_recipe().trunk is None:
-        print_line(
-            console, f"to use the model: dualstudent predict {folder} IMAGES -o predictions.csv"
-        )
+    print_line(console, f"to use the model: dualstudent predict {folder} IMAGES -o predictions.csv")
     print_line(console, f"to see what to label next: dualstudent label {folder} -o labels.csv")
 
 

@@ -28,6 +28,7 @@ from dualstudent.data.arrays import (
 from dualstudent.data.features import FeaturePerturbation, Standardization
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import ImageSamples, Samples
+from dualstudent.data.transforms.normalization import Normalization
 from dualstudent.errors import UserError
 from dualstudent.estimator.recipe import build_recipe
 from dualstudent.networks.build import AnyNetworkSettings, build_network
@@ -36,6 +37,9 @@ from dualstudent.recipes.schema import Recipe
 from dualstudent.stability import is_stable
 from dualstudent.training.inference import run_inference
 from dualstudent.training.trainer import Trainer
+from dualstudent.training.trunk import TrunkNotes, describe_trunk, rebuild_trunk
+from dualstudent.trunks.samples import ComputedFeatures
+from dualstudent.trunks.trunk import StandardizedTrunk, TrunkSettings
 
 _PROGRESS_LINES = 10
 _FEATURE_NOISE = 0.5
@@ -77,6 +81,10 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         random_state: an int makes results repeatable.
         device: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"mps"``.
         verbose: 0 is silent, 1 prints about ten lines, 2 one line per epoch.
+        pretrained: for images, a network that was trained on ImageNet and stays as it is:
+            ``"efficientnet-lite0"``, or a mapping of its ``name`` and other settings of the section
+            ``trunk`` of a recipe. The students learn from its features, which are computed once
+            and kept in the cache folder. None trains on the images.
 
     Attributes:
         classes_: (C,), the labels in order.
@@ -101,6 +109,9 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         True
     """
 
+    _trunk_notes: dict[str, Any] | None = None
+    _trunk: StandardizedTrunk | None = None
+
     def __init__(
         self,
         method: str = "auto",
@@ -119,6 +130,7 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         random_state: int | np.random.RandomState | None = None,
         device: str = "auto",
         verbose: int = 0,
+        pretrained: str | Mapping[str, Any] | None = None,
     ) -> None:
         self.method = method
         self.network = network
@@ -136,6 +148,7 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
+        self.pretrained = pretrained
 
     def fit(self, X: ArrayLike | Dataset[Any], y: LabelsLike | None = None) -> Self:
         """Learn from samples with and without a label.
@@ -207,6 +220,7 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         if "_network" in state:
             weights = self._network.state_dict()
             state["_network"] = save_tensors({name: w.contiguous() for name, w in weights.items()})
+        state.pop("_trunk", None)  # it is built again from its published weights
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -214,7 +228,7 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         if "_network" in state:
             network = self._build_network()
             network.load_state_dict(load_tensors(state["_network"]))
-            self._network = network
+            self._network, self._trunk = network, self._build_trunk()
 
     def _build_perturbation(self, dimensions: int) -> FeaturePerturbation | None:
         """What perturbs feature vectors; None for images."""
@@ -256,6 +270,9 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             name: tensor.numpy() for name, tensor in data.train.preprocessing().items()
         }
         self._network = _set_precision(network, data.train.shape)
+        notes = describe_trunk(data.train)
+        self._trunk_notes = None if notes is None else notes.model_dump()
+        self._trunk = self._build_trunk()
 
     def _predict_training_samples(self, trainer: Trainer, codes: NDArray[np.int64]) -> None:
         """Set ``stable_`` and ``transduction_``."""
@@ -283,19 +300,28 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         built = build_network(settings, channels, len(self.classes_), image_size, 0, 0)
         return _set_precision(built.requires_grad_(False), self._sample_shape)
 
+    def _build_trunk(self) -> StandardizedTrunk | None:
+        if self._trunk_notes is None:
+            return None
+        settings = TrunkSettings.model_validate(self.recipe_["trunk"])
+        notes, scale = TrunkNotes(**self._trunk_notes), Standardization(**self._preprocessing)
+        return rebuild_trunk(settings, notes, scale, type(self).__name__)
+
     def _make_samples(self, X: ArrayLike | Dataset[Any]) -> Samples:
         """New samples; their shape must be that of the samples in :meth:`fit`."""
         if isinstance(X, Dataset):
             X, _ = arrays_from_dataset(X)
         array = validate_data(self, X, reset=False, allow_nd=True)
         scale = Standardization(**self._preprocessing) if self._preprocessing else None
-        samples = make_samples(array, standardization=scale)
-        if samples.shape != self._sample_shape:
+        normalization = Normalization.model_validate(self.recipe_["normalization"])
+        samples = make_samples(array, normalization=normalization, standardization=scale)
+        expected = self._trunk_notes["images"] if self._trunk_notes else self._sample_shape
+        if samples.shape != expected:
             raise UserError(
                 f"X has samples of shape {samples.shape}; DualStudentClassifier was fitted with "
-                f"{self._sample_shape}"
+                f"{expected}"
             )
-        return samples
+        return samples if self._trunk is None else ComputedFeatures(samples, self._trunk)
 
 
 def _add_views(data: PreparedData, recipe: Recipe) -> PreparedData:

@@ -58,6 +58,8 @@ def _list_wanted(given: Mapping[str, Any], data: PreparedData) -> Table:
     if isinstance(data.train, ImageSamples):
         weak = {key: given[key] for key in ("translate", "flip", "noise")}
         sections["transforms"] = {"weak": weak, "strong": {"flip": given["flip"]}}
+    if (pretrained := given["pretrained"]) is not None:
+        sections["trunk"] = {"name": pretrained} if isinstance(pretrained, str) else pretrained
     return _leave_out_auto(sections) | {
         "batch": _choose_batch(given["batch_size"], given["labeled_batch"], data),
         "device": {"accelerator": given["device"]},
@@ -89,6 +91,10 @@ def _choose_for_images(wanted: Table, images: ImageSamples, data: PreparedData) 
 
 def _choose_for_vectors(wanted: Table, data: PreparedData) -> Table:
     """Choose the published settings, except those that do not suit short trainings on vectors."""
+    if "trunk" in wanted:
+        raise UserError(
+            f"pretrained = {wanted['trunk'].get('name')!r} is for images; X holds feature vectors"
+        )
     name = str(wanted["method"].get("name", _METHOD))
     if uses_strong_views(name):
         raise UserError(

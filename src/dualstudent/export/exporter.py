@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -22,9 +23,11 @@ from dualstudent.networks.network import NetworkSettings, list_shapes
 from dualstudent.recipes.reading import to_toml
 from dualstudent.recipes.schema import DeviceSettings, Recipe
 from dualstudent.training.inference import run_inference
-from dualstudent.training.model import load_trained, read_model
+from dualstudent.training.model import load_trained, load_trunk, read_model
 from dualstudent.training.run import Run, list_versions
 from dualstudent.training.trainer import Trainer
+from dualstudent.trunks.samples import ComputedFeatures, KeptFeatures
+from dualstudent.trunks.trunk import TrunkSettings
 
 TOLERANCE = 1e-5  # largest difference of a probability between file and trained network
 _CHECKED_IMAGES = 64
@@ -66,11 +69,6 @@ def export_run(
     file_format = FORMATS[to]
     file_format.check_available()
     used = run.used
-    trunk = used.read_recipe().trunk
-    if trunk is not None:
-        raise UserError(
-            f"{run.folder}: was trained on features of {trunk.name}, which cannot be exported yet"
-        )
     trainer = load_trained(used, device=DeviceSettings(accelerator="cpu"))
     _, notes = read_model(used)
     student = _check_network(used, trainer.method, student or notes.exported)
@@ -80,6 +78,9 @@ def export_run(
     model = DeployedModel(_build_card(used, trainer, student, notes.classes))
     model.network.load_state_dict(fold_state(network))
     seen = trainer.data.test if len(trainer.data.test) else trainer.data.train
+    if (trunk := load_trunk(used)) is not None:
+        cast(nn.Module, model.trunk).load_state_dict(trunk.state_dict())
+        seen = ComputedFeatures(cast(KeptFeatures, seen).images, trunk)  # kept ones are rounded
     images, expected = _predict(network, seen)
     with create_file(path) as partial:
         file_format.write(model, partial)
@@ -102,12 +103,14 @@ def _check_network(run: Run, method: Method, name: str) -> str:
 
 
 def _build_card(run: Run, trainer: Trainer, student: str, classes: tuple[str, ...]) -> ModelCard:
-    recipe, result = trainer.recipe, run.read_result()
-    if len(trainer.data.train.shape) != 3:
+    recipe, result, images = trainer.recipe, run.read_result(), trainer.data.train
+    if isinstance(images, KeptFeatures):
+        images = images.images
+    if len(images.shape) != 3:
         raise UserError(
             f"{run.folder}: trained on feature vectors; only networks for images can be exported"
         )
-    channels, _, image_size = trainer.data.train.shape
+    channels, _, image_size = images.shape
     error = result["networks"].get(student, {}).get("error")
     return ModelCard(
         classes=classes,
@@ -117,6 +120,7 @@ def _build_card(run: Run, trainer: Trainer, student: str, classes: tuple[str, ..
         student=student,
         test_error=error if run.evaluated_part == "test" else None,
         validation_error=error if run.evaluated_part == "validation" else None,
+        trunk=_drop_weights(recipe.trunk),
         network=drop_weight_norm(find_architecture(student, trainer.method, recipe)),
         normalization=recipe.normalization,
         recipe=_drop_paths(run.read_recipe()),
@@ -136,10 +140,19 @@ def find_architecture(name: str, method: Method, recipe: Recipe) -> NetworkSetti
     )
 
 
+def _drop_weights(settings: TrunkSettings | None) -> TrunkSettings | None:
+    return None if settings is None else settings.model_copy(update={"weights": "random"})
+
+
 def _drop_paths(recipe: Recipe) -> str:
     """The recipe as TOML without the user's folders, as the file may be published."""
     paths = {key: None for key, value in recipe.data if isinstance(value, Path)}
-    return to_toml(recipe.model_copy(update={"data": recipe.data.model_copy(update=paths)}))
+    plain: dict[str, Any] = {"data": recipe.data.model_copy(update=paths)}
+    for section in ("trunk", "network"):
+        settings = getattr(recipe, section)
+        if file := getattr(settings, "weights", None):
+            plain[section] = settings.model_copy(update={"weights": Path(file).name})
+    return to_toml(recipe.model_copy(update=plain))
 
 
 def _predict(network: nn.Module, samples: Samples) -> tuple[Tensor, Tensor]:

@@ -3,15 +3,18 @@
 import json
 from typing import Literal, cast
 
+import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
+from dualstudent.data.features import Standardization
 from dualstudent.data.transforms.normalization import Normalization, make_scale_and_offset
 from dualstudent.networks.build import AnyNetworkSettings, build_network
-from dualstudent.networks.network import Network, NetworkSettings
+from dualstudent.networks.network import NetworkSettings
 from dualstudent.settings import Settings
+from dualstudent.trunks.trunk import StandardizedTrunk, TrunkSettings, build_trunk
 
 
 class ModelCard(Settings):
@@ -26,6 +29,8 @@ class ModelCard(Settings):
         student: name of the network in its run.
         test_error: of this network after the last epoch, in percent; None without a test part.
         validation_error: the same on the validation part, if there was no test part.
+        trunk: architecture of the frozen trunk whose features the network gets; its weights are in
+            the file, too. None if the network gets the images.
         network: architecture, without weight normalization, which is folded into the weights.
         normalization: of the pixel values, done by the model.
         recipe: of the run, as TOML, without paths.
@@ -41,6 +46,7 @@ class ModelCard(Settings):
     student: str
     test_error: float | None
     validation_error: float | None = None
+    trunk: TrunkSettings | None = None
     network: AnyNetworkSettings
     normalization: Normalization
     recipe: str
@@ -76,7 +82,9 @@ def describe_preprocessing(channels: int, image_size: int, margin: float = 1.0) 
 
 
 class DeployedModel(nn.Module):
-    """Normalization, trunk, class head and softmax, in evaluation mode.
+    """Normalization, frozen trunk if there is one, network, class head and softmax.
+
+    It is in evaluation mode.
 
     Maps images (N, channels, H, W) uint8 to probabilities (N, C) float32. Its weights come from
     :func:`fold_state` of a trained network, or from a file.
@@ -90,12 +98,18 @@ class DeployedModel(nn.Module):
 
     def __init__(self, card: ModelCard) -> None:
         super().__init__()
-        built = build_network(
-            card.network, card.channels, len(card.classes), card.image_size, seed=0, student=0
-        )
-        self.card = card
-        self.network = cast(Network, built.to(memory_format=torch.contiguous_format))  # type: ignore[call-overload]
+        self.card, classes = card, len(card.classes)
+        if card.trunk is None:
+            self.trunk = None
+            built = build_network(card.network, card.channels, classes, card.image_size, 0, 0)
+        else:
+            trunk = build_trunk(card.trunk, card.channels)
+            unknown = Standardization(np.zeros(trunk.features), np.ones(trunk.features))
+            self.trunk = StandardizedTrunk(trunk, unknown)
+            built = build_network(card.network, trunk.features, classes, None, 0, 0)
+        self.network = built
         del self.network.heads.follow
+        self.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
         factor, offset = make_scale_and_offset(card.normalization, torch.device("cpu"))
         # Not saved with the weights: the card has them.
         self.register_buffer("factor", factor.clone(), persistent=False)
@@ -103,7 +117,8 @@ class DeployedModel(nn.Module):
         self.eval().requires_grad_(False)
 
     def forward(self, images: Tensor) -> Tensor:
-        features = self.network.features(images.float() * self.factor - self.offset)
+        inputs = images.float() * self.factor - self.offset
+        features = self.network.features(inputs if self.trunk is None else self.trunk(inputs))
         logits: Tensor = self.network.heads.classify(features)
         return logits.softmax(dim=1)
 

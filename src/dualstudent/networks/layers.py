@@ -1,8 +1,10 @@
-"""Layers that the networks share: the convolution block and the two decoupled heads."""
+"""Layers that the networks share, and what is done to them."""
 
+from itertools import pairwise
 from typing import cast
 
 from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 from torch.nn.utils.parametrizations import weight_norm as normalize_weight
 
 from dualstudent.prediction import Prediction
@@ -60,3 +62,24 @@ def initialize_he(trunk: nn.Sequential) -> nn.Sequential:
         if isinstance(layer, nn.Conv2d):
             nn.init.kaiming_normal_(layer.weight, mode="fan_out")
     return trunk
+
+
+def fuse_batch_norm(module: nn.Module) -> None:
+    """Fold batch norm into the convolution before it, wherever a plain Sequential has both.
+
+    In evaluation mode the outputs stay the same, up to rounding, and take less time.
+
+    Example:
+        >>> import torch
+        >>> network = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2)).eval()
+        >>> fuse_batch_norm(network)
+        >>> type(network[1]).__name__
+        'Identity'
+    """
+    for layers in module.modules():
+        if type(layers) is not nn.Sequential:  # others may use their layers in another order
+            continue
+        for number, (layer, norm) in enumerate(pairwise(layers)):
+            if isinstance(layer, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
+                layers[number] = fuse_conv_bn_eval(layer, norm)
+                layers[number + 1] = nn.Identity()

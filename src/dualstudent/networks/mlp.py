@@ -7,7 +7,6 @@ from torch import Tensor, nn
 
 from dualstudent.networks.layers import DecoupledHeads
 from dualstudent.networks.network import Network, NetworkSettings
-from dualstudent.prediction import Prediction
 
 
 class MLPSettings(NetworkSettings):
@@ -63,6 +62,6 @@ class MLP(Network):
             nn.Sequential(*layers), DecoupledHeads((features, *hidden)[-1], classes, False)
         )
 
-    def forward(self, vectors: Tensor) -> Prediction:
-        prediction: Prediction = self.heads(self.trunk(vectors))
-        return prediction
+    def features(self, vectors: Tensor) -> Tensor:
+        hidden: Tensor = self.trunk(vectors)
+        return hidden

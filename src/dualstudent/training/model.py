@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError
 from torch import Tensor
 
+from dualstudent.data.features import Standardization
 from dualstudent.data.prepared import PreparedData
 from dualstudent.errors import UserError
 from dualstudent.methods import Method
@@ -17,6 +18,8 @@ from dualstudent.settings import Settings
 from dualstudent.training.checkpoint import read_tensors
 from dualstudent.training.run import Run
 from dualstudent.training.trainer import Trainer
+from dualstudent.training.trunk import TrunkNotes, describe_trunk, rebuild_trunk
+from dualstudent.trunks.trunk import StandardizedTrunk
 
 
 class ModelNotes(Settings):
@@ -27,12 +30,14 @@ class ModelNotes(Settings):
         exported: name of the exported network.
         shape: shape of a sample.
         data: fingerprint of the data; None in older runs.
+        trunk: the trunk whose features the samples are; None if there is none.
     """
 
     classes: tuple[str, ...] = Field(min_length=1, max_length=2**20)
     exported: str
     shape: tuple[Annotated[int, Field(gt=0, lt=2**31)], ...] = Field(min_length=1, max_length=3)
     data: str | None = None
+    trunk: TrunkNotes | None = None
 
 
 def read_model(run: Run) -> tuple[dict[str, Tensor], ModelNotes]:
@@ -81,6 +86,11 @@ def load_trained(
             run.check_same_data(found)
         if (notes.classes, notes.shape) != (tuple(found.classes), tuple(found.train.shape)):
             raise UserError(f"{run.model}: is for other classes or shapes than the data have")
+        if notes.trunk != describe_trunk(found.train):
+            raise UserError(
+                f"{run.folder}: was trained on features of a trunk with other weights; restore "
+                "them, or train again"
+            )
         check_networks(run, found, tensors)
 
     trainer = Trainer(here, data, check, stage=-1)
@@ -100,6 +110,21 @@ def check_networks(run: Run, data: PreparedData, tensors: Mapping[str, Tensor]) 
         wanted = count_parameters(settings, channels, len(data.classes), min(size, default=None))
         if wanted > given:
             raise UserError(f"{run.model}: does not fit the network of {run.recipe}")
+
+
+def load_trunk(run: Run) -> StandardizedTrunk | None:
+    """Build the trunk of a finished run again; None if it has none.
+
+    Raises:
+        UserError: if its weights are missing, or are not those of the training.
+    """
+    settings, (tensors, notes) = run.read_recipe().trunk, read_model(run)
+    if settings is None or notes.trunk is None:
+        return None
+    if not {"preprocessing.mean", "preprocessing.std"} <= tensors.keys():
+        raise UserError(f"{run.model}: lacks the scale of the features; bring the file back")
+    mean, std = (tensors[f"preprocessing.{key}"].numpy() for key in ("mean", "std"))
+    return rebuild_trunk(settings, notes.trunk, Standardization(mean, std), run.folder)
 
 
 def load_weights(run: Run, method: Method, tensors: Mapping[str, Tensor]) -> None:

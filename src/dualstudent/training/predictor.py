@@ -32,9 +32,10 @@ from dualstudent.errors import UserError
 from dualstudent.parallel import Progress, count_cores, map_threads
 from dualstudent.signals import Interrupted, StopRequest
 from dualstudent.training.inference import predict
-from dualstudent.training.model import check_networks, load_weights, read_model
+from dualstudent.training.model import check_networks, load_trunk, load_weights, read_model
 from dualstudent.training.run import Run
 from dualstudent.training.trainer import build_method
+from dualstudent.trunks.samples import ComputedFeatures
 
 
 @dataclass(frozen=True)
@@ -76,22 +77,20 @@ class Predictor:
     def __init__(self, run: Run) -> None:
         run = run.used  # raises if the run has not finished
         self._recipe = recipe = run.read_recipe()
-        if recipe.trunk is not None:
-            raise UserError(
-                f"{run.folder}: was trained on features of {recipe.trunk.name}, which predict "
-                "cannot compute yet; evaluate, report and label can"
-            )
         tensors, notes = read_model(run)
         self.classes = notes.classes
-        self._shape = _check_shape(run, notes.shape, recipe.data.source)
+        shape = notes.shape if notes.trunk is None else notes.trunk.images
+        self._shape = _check_shape(run, shape, recipe.data.source)
         if recipe.data.path is None and recipe.data.source is None:
             raise UserError(
                 f"{run.folder}: was trained on data handed over from Python, not on files; train "
                 "with --data to predict files"
             )
-        nothing, none = self._files([]), torch.empty(0, dtype=torch.int64)
-        data = PreparedData(self.classes, nothing, none, none, none, nothing, none)
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        trunk = load_trunk(run)
+        self._trunk = None if trunk is None else trunk.to(self._device)
+        nothing, none = self._use_trunk(self._files([])), torch.empty(0, dtype=torch.int64)
+        data = PreparedData(self.classes, nothing, none, none, none, nothing, none)
         check_networks(run, data, tensors)
         self._method = build_method(recipe.split_stages()[-1], data).to(self._device)
         load_weights(run, self._method, tensors)
@@ -100,8 +99,9 @@ class Predictor:
     def predict(self, paths: Iterable[Path | str] | Path) -> Iterator[FilePredictions]:
         """Predict files, or a single file, chunk by chunk, in bounded memory."""
         files = self._files(_to_paths(paths))
-        everything, alone = torch.arange(len(files)), len(self._method.headline) == 1
-        for chunk in predict(self._method, files, everything, self._recipe.seed, self._device):
+        samples, everything = self._use_trunk(files), torch.arange(len(files))
+        alone = len(self._method.headline) == 1
+        for chunk in predict(self._method, samples, everything, self._recipe.seed, self._device):
             yield FilePredictions(
                 tuple(files.paths[index] for index in chunk.indices.tolist()),
                 chunk.probabilities,
@@ -112,6 +112,9 @@ class Predictor:
 
     def _files(self, paths: Sequence[Path]) -> "_OwnFiles":
         return _OwnFiles(paths, self._shape, self._recipe.transforms, self._recipe.normalization)
+
+    def _use_trunk(self, files: "_OwnFiles") -> Samples:
+        return files if self._trunk is None else ComputedFeatures(files, self._trunk)
 
 
 class _OwnFiles(Samples):

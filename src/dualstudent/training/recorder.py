@@ -28,6 +28,7 @@ from dualstudent.training.checkpoint import (
 from dualstudent.training.distributed import gather_ranks, reduce_max
 from dualstudent.training.run import Run, list_versions, select_last_stage
 from dualstudent.training.trainer import LossNotFinite, Trainer
+from dualstudent.training.trunk import describe_trunk
 
 _SECONDS_BETWEEN_CHECKPOINTS = 60.0
 
@@ -210,12 +211,14 @@ class Recorder:
         data = trainer.data
         for key, tensor in data.train.preprocessing().items():
             weights[f"preprocessing.{key}"] = tensor
-        notes = {
+        notes: dict[str, Any] = {
             "classes": data.classes,
             "exported": method.exported,
             "shape": data.train.shape,
             "data": run.read_fingerprint(),
         }
+        if trunk := describe_trunk(data.train):
+            notes["trunk"] = trunk.model_dump(mode="json")
         write_tensors(run.model, weights, notes)
         summary = summarize_metrics(run.read_metrics(), method.headline, trainer.state.seconds)
         if data.tally is not None:

@@ -3,7 +3,7 @@
 import hashlib
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,14 +21,13 @@ from dualstudent.data.samples import ImageSamples, Samples
 from dualstudent.data.transforms.policy import Draw
 from dualstudent.errors import UserError
 from dualstudent.generators import make_generator
-from dualstudent.parallel import Progress, count_cores, map_threads
+from dualstudent.parallel import Progress, count_cores, map_threads, one_thread_each
 from dualstudent.signals import Interrupted, StopRequest
 from dualstudent.trunks.samples import KeptFeatures, KeptRows, pick_some
 from dualstudent.trunks.store import KEY, FeatureStore
-from dualstudent.trunks.trunk import FrozenTrunk
+from dualstudent.trunks.trunk import PIECE, FrozenTrunk
 
 _VERSION = 1  # of the way in which views are made
-_CHUNK = 16  # images that go through the trunk together
 _READ = 256  # images that are read together
 
 
@@ -80,7 +79,8 @@ def keep_features(
         ) from error
     clean = train[0].open()
     scale = Standardization.measure_jointly(clean.take(pick_some(len(clean.rows))))
-    return replace(data, train=_collect(train, scale), test=_collect(test, scale))
+    collect = partial(_collect, scale=scale, weights=trunk.checksum)
+    return replace(data, train=collect(train), test=collect(test))
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class _View:
         work = partial(self._compute_chunk, trunk, device)
         with self.store.lock() as append:
             new = self.find_missing()  # again: another process may have added them
-            chunks = [new[start : start + _CHUNK] for start in range(0, len(new), _CHUNK)]
+            chunks = [new[start : start + PIECE] for start in range(0, len(new), PIECE)]
             with map_threads(work, chunks, workers) as results:
                 for chunk, vectors in zip(chunks, results, strict=True):
                     append([self.keys[index] for index in chunk], vectors)
@@ -155,7 +155,7 @@ def _plan(
             "or photos that are read on demand"
         )
     images = samples.normalize_by(trunk.normalization or samples.normalization)
-    keys, fingerprint, views = _hash_images(images), trunk.fingerprint(), list[_View]()
+    keys, fingerprint, views = _hash_images(images), trunk.fingerprint, list[_View]()
     counts: dict[Policy | None, int] = {None: 1, "weak": weak, "strong": strong}
     for policy, count in counts.items():
         transform = None if policy is None else images.transforms[policy]
@@ -189,7 +189,7 @@ def _compute_missing(
     _check_space(cache, total * (2 * trunk.features + KEY))
     if progress is not None:
         progress.on_start(0, total)
-    with StopRequest() as stop, _one_thread_each():
+    with StopRequest() as stop, one_thread_each():
         for view, planned in zip(views, missing, strict=True):
             before = done
             with closing(view.compute(trunk)) as chunks:  # type: ignore[type-var]
@@ -215,21 +215,10 @@ def _check_space(cache: Path, needed: int) -> None:
         )
 
 
-@contextmanager
-def _one_thread_each() -> Iterator[None]:
-    """Threads that are started in the block compute on one core each."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
-def _collect(views: Sequence[_View], scale: Standardization) -> KeptFeatures:
+def _collect(views: Sequence[_View], scale: Standardization, weights: str) -> KeptFeatures:
     clean, *others = views
     kept: dict[str, list[KeptRows]] = {"weak": [], "strong": []}
     for view in others:
         kept[str(view.policy)].append(view.open())
     identity = " ".join(view.name for view in views)
-    return KeptFeatures(clean.images, clean.open(), kept, scale, identity)
+    return KeptFeatures(clean.images, clean.open(), kept, scale, identity, weights)

@@ -1,5 +1,6 @@
-"""Samples whose views are features that were computed before."""
+"""Samples whose views are features of images: computed before, or on demand."""
 
+import math
 from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import NamedTuple, Self
@@ -12,6 +13,7 @@ from torch import Tensor
 from dualstudent.data.features import Standardization
 from dualstudent.data.samples import Digest, Samples
 from dualstudent.data.transforms.policy import Draw
+from dualstudent.trunks.trunk import StandardizedTrunk
 
 
 class KeptRows(NamedTuple):
@@ -39,6 +41,7 @@ class KeptFeatures(Samples):
         views: features of some views by policy; without any, its views are clean.
         standardization: applied to all features.
         identity: differs if trunk or views do.
+        weights: checksum of the trunk's weights.
     """
 
     def __init__(
@@ -48,8 +51,10 @@ class KeptFeatures(Samples):
         views: Mapping[str, Sequence[KeptRows]],
         standardization: Standardization,
         identity: str,
+        weights: str,
     ) -> None:
-        self.images, self.standardization, self.identity = images, standardization, identity
+        self.images, self.standardization = images, standardization
+        self.identity, self.weights = identity, weights
         self._clean, self._views, self._device = clean, views, torch.device("cpu")
         self.has_strong_views = bool(views.get("strong"))
 
@@ -105,6 +110,52 @@ class KeptFeatures(Samples):
             mine = numbers == number
             vectors[mine] = kept[number].take(indices[mine])
         return vectors
+
+
+class ComputedFeatures(Samples):
+    """Feature vectors of images, computed by a frozen trunk when they are asked for.
+
+    Unlike kept ones, they are not rounded to half precision.
+
+    Args:
+        images: the images, normalized as the trunk expects them.
+        trunk: maps them to standardized features.
+    """
+
+    streamed = True  # the trunk may be on a GPU
+
+    def __init__(self, images: Samples, trunk: StandardizedTrunk) -> None:
+        self.images, self.trunk = images, trunk
+        self.workers, self.tally = images.workers, images.tally
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.trunk.mean.shape)
+
+    @property
+    def value_range(self) -> float:
+        return math.inf  # unknown before they are computed
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def make_views(self, indices: Tensor, draws: Sequence[Draw | None]) -> list[Tensor]:
+        return self.finish_views(self.make_raw_views(indices, draws))
+
+    def make_raw_views(self, indices: Tensor, draws: Sequence[Draw | None]) -> list[Tensor]:
+        return self.images.make_raw_views(indices, draws)
+
+    def finish_views(self, raw: list[Tensor]) -> list[Tensor]:
+        return [self.trunk.compute(view) for view in self.images.finish_views(raw)]
+
+    def read_pixels(self, indices: Tensor) -> Tensor | None:
+        return self.images.read_pixels(indices)
+
+    def update_digest(self, digest: Digest) -> None:
+        raise TypeError("features that are computed on demand have no fingerprint")
+
+    def to(self, device: torch.device | str) -> Self:
+        return self  # views are made on the CPU; the trunk is moved by its owner
 
 
 def pick_some(count: int, most: int = 10_000) -> NDArray[np.int64]:

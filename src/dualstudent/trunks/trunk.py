@@ -1,16 +1,23 @@
 """Trunks: networks that map images to feature vectors and are not trained."""
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any, Literal
 
+import torch
 from pydantic import Field
 from torch import Tensor, nn, uint8
 from torch.nn import functional as F
 
+from dualstudent.data.features import Standardization
 from dualstudent.data.transforms.normalization import Normalization
 from dualstudent.errors import UserError
 from dualstudent.networks.build import NETWORKS, build_network
 from dualstudent.networks.efficientnet_lite import FEATURES, EfficientNetLiteSettings
+from dualstudent.networks.layers import fuse_batch_norm
+from dualstudent.parallel import count_cores, map_threads, one_thread_each
+
+PIECE = 16  # images that go through a trunk together
 
 
 class TrunkSettings(EfficientNetLiteSettings):
@@ -39,6 +46,10 @@ class FrozenTrunk(nn.Module):
             data.
         image_size: images are resized to so many pixels a side; default: they keep their size.
 
+    Attributes:
+        checksum: SHA-256 of all weights.
+        fingerprint: SHA-256 of structure, weights and preprocessing.
+
     Example:
         >>> import torch
         >>> pooled = nn.Sequential(nn.Conv2d(3, 5, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
@@ -56,6 +67,9 @@ class FrozenTrunk(nn.Module):
         super().__init__()
         self.module, self.features = module.eval(), features
         self.normalization, self.image_size = normalization, image_size
+        self.checksum = _hash_tensors(module.state_dict())
+        described = repr((str(module), image_size, self.checksum))
+        self.fingerprint = hashlib.sha256(described.encode()).hexdigest()
 
     def forward(self, images: Tensor) -> Tensor:
         """Compute the features.
@@ -68,17 +82,44 @@ class FrozenTrunk(nn.Module):
             shrinks = min(images.shape[2:]) > size
             images = F.interpolate(images, (size, size), mode="bicubic", antialias=shrinks)
         found = self.module(images)
-        if not isinstance(found, Tensor) or found.shape != (len(images), self.features):
-            raise UserError(_explain_output(found, len(images), self.features))
+        count = images.shape[0]  # not len, which would fix the batch size of exported files
+        if not isinstance(found, Tensor) or found.shape != (count, self.features):
+            raise UserError(_explain_output(found, count, self.features))
         return found
 
-    def fingerprint(self) -> str:
-        """Return the SHA-256 of structure, weights and preprocessing."""
-        digest = hashlib.sha256(repr((str(self.module), self.image_size)).encode())
-        for name, tensor in self.module.state_dict().items():
-            digest.update(name.encode())
-            digest.update(tensor.cpu().reshape(-1).view(uint8).numpy().data)
-        return digest.hexdigest()
+
+class StandardizedTrunk(nn.Module):
+    """A frozen trunk whose features are standardized by those of the training images.
+
+    Args:
+        trunk: the trunk.
+        standardization: of its features.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, trunk: FrozenTrunk, standardization: Standardization) -> None:
+        super().__init__()
+        self.trunk = trunk
+        self.register_buffer("mean", torch.from_numpy(standardization.mean).float())
+        self.register_buffer("std", torch.from_numpy(standardization.std).float())
+
+    def forward(self, images: Tensor) -> Tensor:
+        vectors: Tensor = (self.trunk(images) - self.mean) / self.std
+        return vectors
+
+    def compute(self, images: Tensor) -> Tensor:
+        """Compute the features of any number of images, piece by piece, on all cores."""
+        workers = count_cores() if images.device.type == "cpu" else 1
+        pieces = torch.split(images, PIECE)
+        with one_thread_each(), map_threads(self._infer, pieces, workers) as found:
+            return torch.cat(list(found))
+
+    def _infer(self, images: Tensor) -> Tensor:
+        with torch.inference_mode():  # of this thread
+            vectors: Tensor = self(images)
+        return vectors
 
 
 def build_trunk(settings: TrunkSettings, channels: int) -> FrozenTrunk:
@@ -100,7 +141,17 @@ def build_trunk(settings: TrunkSettings, channels: int) -> FrozenTrunk:
     network = build_network(chosen, channels, 1, settings.image_size, settings.seed, 0)
     network.load_pretrained()
     pooled = nn.Sequential(network.trunk, nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    return FrozenTrunk(pooled, FEATURES, settings.normalization, settings.image_size)
+    trunk = FrozenTrunk(pooled, FEATURES, settings.normalization, settings.image_size)
+    fuse_batch_norm(trunk.module)  # last, as rounding may depend on the machine, and the hash not
+    return trunk
+
+
+def _hash_tensors(tensors: Mapping[str, Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name, tensor in tensors.items():
+        digest.update(name.encode())
+        digest.update(tensor.cpu().reshape(-1).view(uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def _explain_output(found: Any, count: int, features: int) -> str:
