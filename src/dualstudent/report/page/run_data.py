@@ -13,6 +13,7 @@ from dualstudent.report.page.evaluation import Evaluation, evaluate
 from dualstudent.training.gain import Gain, read_gain
 from dualstudent.training.inference import Predictions, predict
 from dualstudent.training.model import load_trained
+from dualstudent.training.on_features import FeatureComparison, read_comparison
 from dualstudent.training.run import Run
 from dualstudent.training.trainer import Trainer
 
@@ -35,6 +36,7 @@ class RunData:
         unreadable: number of images that could not be read, in training and test.
         evaluation: of the exported network; None if the run was not evaluated.
         gain: what unlabeled images gained; None if it was not compared with the labels alone.
+        comparison: with baselines on the same features; None without a trunk.
     """
 
     name: str
@@ -48,6 +50,7 @@ class RunData:
     unreadable: int
     evaluation: Evaluation | None
     gain: Gain | None = None
+    comparison: FeatureComparison | None = None
 
     @property
     def figures(self) -> dict[str, Any]:
@@ -87,7 +90,9 @@ def collect_run_data(
             tests.append(_TestSet.describe(run, trainer.data))
             tests[0].check_same_as(tests[-1])
         shown = _collect(run.used, name, trainer, pictures)
-        found.append(replace(shown, gain=read_gain(run.read_result())))
+        result = run.read_result()
+        gain, comparison = read_gain(result), read_comparison(result)
+        found.append(replace(shown, gain=gain, comparison=comparison))
     return found
 
 
