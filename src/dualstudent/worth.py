@@ -20,6 +20,7 @@ from dualstudent.runs import draw_page, resume
 from dualstudent.signals import Interrupted, StopRequest
 from dualstudent.training.callbacks import Callback
 from dualstudent.training.gain import compute_gain, measure_gain
+from dualstudent.training.inspection import inspect_features
 from dualstudent.training.model import load_trained
 from dualstudent.training.on_features import LABELS_ALONE, compare_by_folds, compare_on_test
 from dualstudent.training.run import Run
@@ -134,7 +135,7 @@ def compare_on_features(
 ) -> None:
     """Compare a finished run on the features of a trunk with baselines on the same features.
 
-    Adds ``on_features`` to the result of the run and draws its page again. Without held-out
+    Adds ``on_features`` and ``inspection`` to its result and draws its page again. Without held-out
     images, all are compared by cross-validation over the labels; if there is an opponent, it adds
     ``gain``, too, and chooses the model to use. Does nothing for a run without a trunk, or if it
     was compared already.
@@ -156,6 +157,7 @@ def compare_on_features(
         added = {"on_features": asdict(compare_on_test(ours))}
     elif can_cross_validate(ours.recipe, ours.data):
         added |= _cross_validate(run, ours, progress)
+    added["inspection"] = asdict(inspect_features(ours.data, ours.recipe.seed))
     _add_to_result(run, added)
     draw_page(run, lambda: ours if run.used == run else load_trained(run.used, data))
 

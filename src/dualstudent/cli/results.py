@@ -74,6 +74,7 @@ def describe_network(run: "Run", network: str) -> str:
 def print_result(run: "Run") -> None:
     """Print the result of a finished run and where its files are, and draw its curves."""
     from dualstudent.training.gain import read_gain
+    from dualstudent.training.inspection import read_inspection
     from dualstudent.training.on_features import read_comparison
 
     result = run.read_result()
@@ -92,6 +93,8 @@ def print_result(run: "Run") -> None:
     print_line(console, f"{format_duration(result['seconds'])}; files in {run.folder}{curves}")
     if run.page.is_file():
         print_line(console, f"report: {run.page}")
+    if (inspection := read_inspection(result)) and any(inspection.counts.values()):
+        print_line(console, f"to look at, on the page: {inspection.describe_counts()}")
     if gain := read_gain(result):
         for sentence in gain.describe(run.labels_only.folder):
             print_line(console, sentence)

@@ -128,7 +128,7 @@ def compare_by_folds(
     Returns:
         None if no class has two labeled images.
     """
-    folds = split_folds(data.labels[data.labeled], _find_copies(data), recipe.seed)
+    folds = divide_labels(data, recipe.seed)
     if folds.max() < 0:
         return None
     count, hidden = int(folds.max()) + 1, folds >= 0
@@ -145,7 +145,7 @@ def compare_by_folds(
         answers[name], epochs = train_by(each, math.ceil(recipe.epochs / _SHORTER), on_each_epoch)
         total += count * epochs
     for name in BASELINES:
-        answers[name] = partial(_answer_by, name, recipe.seed)
+        answers[name] = partial(answer_by, name, recipe.seed)
     truth = data.labels[data.labeled].numpy()
     errors = {
         name: _count_wrong(cross_validate(data, folds, answer)[hidden], truth[hidden])
@@ -200,15 +200,16 @@ def find_interval(share: float, count: int) -> tuple[float, float]:
     return max(0.0, low), min(1.0, high)
 
 
-def _answer_by(name: str, seed: int, data: PreparedData, asked: Tensor) -> NDArray[np.float64]:
+def answer_by(name: str, seed: int, data: PreparedData, asked: Tensor) -> NDArray[np.float64]:
+    """Answer for training samples by a baseline, for cross-validation."""
     return ask_baseline(name, data, data.train, asked, seed)
 
 
-def _find_copies(data: PreparedData) -> NDArray[np.int64]:
-    """(n,) equal numbers for labeled images with equal features."""
+def divide_labels(data: PreparedData, seed: int) -> NDArray[np.int64]:
+    """Divide the labels for cross-validation; labeled images with equal features are copies."""
     vectors = read_features(data.train, data.labeled)
     _, group = np.unique(vectors, axis=0, return_inverse=True)
-    return group.reshape(-1)
+    return split_folds(data.labels[data.labeled], group.reshape(-1), seed)
 
 
 def _count_wrong(
