@@ -1,24 +1,28 @@
-"""Was it worth it? The same network on the labels alone, and what unlabeled images gained."""
+"""Was it worth it? A run beside the labels alone, and beside baselines on the same features."""
 
 import math
 import shlex
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
 
 from dualstudent.batch import count_epoch_steps
 from dualstudent.data.prepared import PreparedData
 from dualstudent.errors import escape_line
 from dualstudent.methods.supervised import SupervisedSettings
 from dualstudent.optimization.schedules import CosineSchedule
+from dualstudent.parallel import Progress
 from dualstudent.recipes.schema import EMASettings, Recipe
 from dualstudent.runs import draw_page, resume
-from dualstudent.signals import Interrupted
+from dualstudent.signals import Interrupted, StopRequest
 from dualstudent.training.callbacks import Callback
-from dualstudent.training.gain import measure_gain
+from dualstudent.training.gain import compute_gain, measure_gain
+from dualstudent.training.inspection import inspect_features
 from dualstudent.training.model import load_trained
+from dualstudent.training.on_features import LABELS_ALONE, compare_by_folds, compare_on_test
 from dualstudent.training.run import Run
-from dualstudent.training.trainer import LossNotFinite
+from dualstudent.training.trainer import LossNotFinite, Trainer
 
 
 def learns_from_unlabeled(recipe: Recipe, data: PreparedData) -> bool:
@@ -27,11 +31,23 @@ def learns_from_unlabeled(recipe: Recipe, data: PreparedData) -> bool:
 
 
 def can_measure(recipe: Recipe, data: PreparedData) -> bool:
-    """Return whether there are images to compare two runs on.
+    """Return whether two runs can be compared: on held-out images, or by cross-validation.
 
     Held-out images of the source do not count: they say nothing about the target.
     """
-    return len(data.test_labels) > 0 and recipe.data.evaluated_part != "source validation"
+    if recipe.data.evaluated_part == "source validation":
+        return False
+    return len(data.test_labels) > 0 or can_cross_validate(recipe, data)
+
+
+def can_cross_validate(recipe: Recipe, data: PreparedData) -> bool:
+    """Return whether the labels themselves are to tell how good a run is.
+
+    That takes many trainings, so they must be short, on features of a trunk. Labels of the source
+    say nothing about the target.
+    """
+    tested = len(data.test_labels) > 0
+    return recipe.trunk is not None and not tested and data.target_from is None
 
 
 def make_opponent(recipe: Recipe, data: PreparedData) -> Recipe | None:
@@ -65,8 +81,16 @@ def make_opponent(recipe: Recipe, data: PreparedData) -> Recipe | None:
 
 
 def awaits_comparison(run: Run) -> bool:
-    """Return whether a finished run has an opponent that it was not compared with yet."""
+    """Return whether a finished run still has to be compared, with labels alone or baselines."""
+    return _awaits_gain(run) or _awaits_baselines(run)
+
+
+def _awaits_gain(run: Run) -> bool:
     return run.labels_only.about.is_file() and "gain" not in run.read_result()
+
+
+def _awaits_baselines(run: Run) -> bool:
+    return "on_features" not in run.read_result() and run.read_recipe().trunk is not None
 
 
 def compare_with_labels(
@@ -75,7 +99,8 @@ def compare_with_labels(
     """Train the opponent of a finished run to its end; write what the unlabeled images gained.
 
     Adds ``gain`` to the result of the run and draws its page again. Does nothing if the run has
-    no opponent, or was compared already.
+    no opponent, or was compared already. Without held-out images, :func:`compare_on_features`
+    compares them later.
 
     Args:
         run: a finished run.
@@ -86,7 +111,7 @@ def compare_with_labels(
         UserError: if the data have changed.
         Interrupted: after Ctrl-C, SIGTERM or SIGHUP; the same call continues.
     """
-    if not awaits_comparison(run):
+    if not _awaits_gain(run):
         return
     try:
         resume(run.labels_only.folder, callbacks, data)
@@ -97,6 +122,71 @@ def compare_with_labels(
         warnings.warn(f"not compared with labels alone: {escape_line(error)}", stacklevel=2)
         return
     ours, labels_only = (load_trained(each, data) for each in (run, run.labels_only))
-    gain = measure_gain(ours, labels_only)
-    run.write_result(run.read_result() | {"gain": asdict(gain)})
-    draw_page(run, lambda: labels_only if gain.labels_only_used else ours)
+    if len(ours.data.test_labels):
+        gain = measure_gain(ours, labels_only)
+        _add_to_result(run, {"gain": asdict(gain)})
+        draw_page(run, lambda: labels_only if gain.labels_only_used else ours)
+
+
+def compare_on_features(
+    run: Run, progress: Progress | None = None, data: PreparedData | None = None
+) -> None:
+    """Compare a finished run on the features of a trunk with baselines on the same features.
+
+    Adds ``on_features`` and ``inspection`` to its result and draws its page again. Without held-out
+    images, all are compared by cross-validation over the labels; if there is an opponent, it adds
+    ``gain``, too, and chooses the model to use. Does nothing for a run without a trunk, or if it
+    was compared already.
+
+    Args:
+        run: a finished run; its opponent is trained already.
+        progress: receives the number of epochs of cross-validation that are done.
+        data: the data that :func:`~dualstudent.train` was given, if any.
+
+    Raises:
+        UserError: if the data have changed.
+        Interrupted: after Ctrl-C, SIGTERM or SIGHUP; the same call begins anew.
+    """
+    if not _awaits_baselines(run):
+        return
+    ours = load_trained(run, data)
+    added: dict[str, Any] = {"on_features": None}
+    if len(ours.data.test_labels):
+        added = {"on_features": asdict(compare_on_test(ours))}
+    elif can_cross_validate(ours.recipe, ours.data):
+        added |= _cross_validate(run, ours, progress)
+    added["inspection"] = asdict(inspect_features(ours.data, ours.recipe.seed))
+    _add_to_result(run, added)
+    draw_page(run, lambda: ours if run.used == run else load_trained(run.used, data))
+
+
+def _cross_validate(run: Run, ours: Trainer, progress: Progress | None) -> dict[str, Any]:
+    """What cross-validation adds to the result; nothing if it cannot be done."""
+    alone = run.labels_only.read_recipe() if run.labels_only.result.is_file() else None
+    with StopRequest() as stop:
+
+        def on_epoch(done: int, total: int) -> None:
+            if progress is not None:
+                if done == 1:
+                    progress.on_start(0, total)
+                progress.on_step(done)
+            if stop.received:
+                command = shlex.join(["dualstudent", "resume", str(run.folder)])
+                raise Interrupted(stop.received, "a part of the cross-validation", command)
+
+        try:
+            found = compare_by_folds(ours.data, ours.recipe, alone, on_epoch)
+        except LossNotFinite as error:
+            warnings.warn(f"not cross-validated: {escape_line(error)}", stacklevel=3)
+            return {}
+    if found is None:
+        return {}
+    added = {"on_features": asdict(found.comparison)}
+    if alone is not None:
+        errors = found.errors[ours.recipe.method.name], found.errors[LABELS_ALONE]
+        added["gain"] = asdict(compute_gain("cross-validation", *errors))
+    return added
+
+
+def _add_to_result(run: Run, added: dict[str, Any]) -> None:
+    run.write_result(run.read_result() | added)

@@ -43,7 +43,7 @@ def test_only_semi_supervised_ones_learn_from_unlabeled_points() -> None:
 def test_images_are_pixels_between_0_and_1_with_the_labels_of_the_draw(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("dualstudent.experiments.baselines._MOST_UNLABELED", 70)
+    monkeypatch.setattr("dualstudent.trunks.baselines.MOST_UNLABELED", 70)
     monkeypatch.setattr("dualstudent.experiments.baselines._PIECE", 32)
     data = prepare(small_recipe("data.labels=20").data, seed=3)
     training, labels, test = _read_images(data, seed=3)

@@ -1,5 +1,6 @@
 """``dualstudent check``: check own images before training, and print what was found."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -7,15 +8,18 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from dualstudent.cli.arguments import Changes
 from dualstudent.cli.console import print_message
 from dualstudent.errors import escape_line
 from dualstudent.report.format import format_bytes, format_estimate
 
 if TYPE_CHECKING:
     from dualstudent.data.images.check import DataCheck, Finding
+    from dualstudent.data.prepared import PreparedData
     from dualstudent.recipes.schema import Recipe
+    from dualstudent.training.inspection import Found, Inspection
 
-_EXAMPLES = 3
+_EXAMPLES, _FOUND = 3, 10
 _SIZES = (32, 64, 128, 224)
 
 
@@ -37,8 +41,12 @@ def check(
         int | None,
         typer.Option(min=1, help="Side in pixels; default: what 'train' would choose."),
     ] = None,
+    set_: Changes = None,
 ) -> None:
     """Check your own images before training: counts, duplicates, leaks, and the time it takes.
+
+    With [bold]--set trunk.name=efficientnet-lite0[/bold] also, by the features of that trunk:
+    labels that may be wrong, copies, and images unlike all labeled ones.
 
     Exit code 2 if they hold an error that training must not ignore; 0 with warnings only.
     """
@@ -47,7 +55,9 @@ def check(
     from dualstudent.data.images.tables import Columns
     from dualstudent.recipes.own_images import locate_images, validate_request
 
-    changes = [] if image_size is None else [f"data.image_size={image_size}"]
+    changes = list(set_ or [])
+    if image_size is not None:
+        changes.append(f"data.image_size={image_size}")
     asked = validate_request(
         locate_images(
             data,
@@ -110,6 +120,38 @@ def describe_finding(finding: "Finding") -> str:
     groups = [" = ".join(map(str, files)) for files in finding.files[:_EXAMPLES]]
     more = ["…"] if len(finding.files) > _EXAMPLES else []
     return finding.message + (f": {', '.join(groups + more)}" if groups else "")
+
+
+def list_found(inspection: "Inspection", paths: Sequence[Path], data: "PreparedData") -> list[str]:
+    """What was found by features, with the first files of each kind, a line each.
+
+    Args:
+        inspection: of ``data``.
+        paths: files of the training images.
+        data: names and labels.
+    """
+    from dualstudent.training.inspection import KINDS
+
+    lines = []
+    for kind, what in KINDS.items():
+        found, count = getattr(inspection, kind), inspection.counts[kind]
+        lines.append(f"{what}, by their features: {count:,}" + ("; look at them:" if count else ""))
+        for each in found[:_FOUND]:
+            files = " = ".join(escape_line(paths[index]) for index in each.images)
+            lines.append(f"  {files}: {_describe_found(each, data)}")
+        if count > _FOUND:
+            lines.append(f"  … and {count - _FOUND:,} more")
+    return lines
+
+
+def _describe_found(found: "Found", data: "PreparedData") -> str:
+    if found.answer is None:
+        return f"similarity {found.value:.2f}"
+    given = data.classes[data.labels[found.images[0]]]
+    return (
+        f"labeled {escape_line(given)}, looks like {escape_line(data.classes[found.answer])} "
+        f"({100 * found.value:.0f} %)"
+    )
 
 
 def print_finding(finding: "Finding") -> None:

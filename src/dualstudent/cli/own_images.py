@@ -10,6 +10,7 @@ import typer
 from dualstudent.cli.check import (
     build_count_table,
     describe_forecast,
+    list_found,
     print_finding,
     summarize_check,
 )
@@ -25,6 +26,7 @@ from dualstudent.recipes.own_images import choose_form, complete_recipe
 from dualstudent.recipes.schema import Recipe
 from dualstudent.report.format import format_estimate
 from dualstudent.training.forecast import estimate_seconds, fit_epochs
+from dualstudent.training.inspection import inspect_features
 from dualstudent.training.run import Run
 from dualstudent.training.trunk import use_trunk
 from dualstudent.worth import can_measure, learns_from_unlabeled, make_opponent
@@ -71,13 +73,17 @@ def choose_recipe(
 
 
 def print_forecast(asked: Recipe, listing: Listing, changes: Sequence[str]) -> None:
-    """Print which recipe would be chosen, and how long training would take."""
+    """Print which recipe would be chosen, how long training would take, and what features show."""
     chosen = _choose(asked, listing, changes, baseline=True)
     seconds = estimate_seconds(chosen.recipe, chosen.data)
     print_line(console, describe_forecast(chosen.recipe, chosen.found.images, seconds))
     if line := _describe_baseline(chosen):
         print_line(console, line)
     print_line(console, f"evaluation: {chosen.reasons['data.validation']}")
+    if chosen.recipe.trunk is not None:
+        found = inspect_features(chosen.data, chosen.recipe.seed)
+        for line in list_found(found, listing.paths, chosen.data):
+            print_line(console, line)
 
 
 def prepare_images(recipe: Recipe) -> PreparedData | None:

@@ -11,10 +11,11 @@ from rich.table import Table
 from rich.text import Text
 
 from dualstudent.cli.console import console, print_line
-from dualstudent.report.format import format_count, format_duration, format_percent
+from dualstudent.report.format import format_count, format_duration, format_interval, format_percent
 
 if TYPE_CHECKING:
     from dualstudent.experiments.table import ComparisonTable
+    from dualstudent.training.on_features import FeatureComparison
     from dualstudent.training.run import Run
 
 
@@ -74,13 +75,18 @@ def describe_network(run: "Run", network: str) -> str:
 def print_result(run: "Run") -> None:
     """Print the result of a finished run and where its files are, and draw its curves."""
     from dualstudent.training.gain import read_gain
+    from dualstudent.training.inspection import read_inspection
+    from dualstudent.training.on_features import read_comparison
 
     result = run.read_result()
-    if result["error"] is None:
-        print_line(console, "not evaluated: there is neither a test part nor a validation part")
-    else:
+    comparison = read_comparison(result)
+    if result["error"] is not None:
         _print_figures(run)
         _draw_curves(run)
+    elif comparison is None:
+        print_line(console, "not evaluated: there is neither a test part nor a validation part")
+    if comparison is not None:
+        _print_comparison(comparison)
     if unreadable := result.get("unreadable_images"):
         images = format_count(unreadable, "image")
         print_line(console, f"{images} could not be read: see {run.log}")
@@ -88,9 +94,23 @@ def print_result(run: "Run") -> None:
     print_line(console, f"{format_duration(result['seconds'])}; files in {run.folder}{curves}")
     if run.page.is_file():
         print_line(console, f"report: {run.page}")
+    if (inspection := read_inspection(result)) and any(inspection.counts.values()):
+        print_line(console, f"to look at, on the page: {inspection.describe_counts()}")
     if gain := read_gain(result):
         for sentence in gain.describe(run.labels_only.folder):
             print_line(console, sentence)
+
+
+def _print_comparison(comparison: "FeatureComparison") -> None:
+    table = Table(title="on the same features", title_justify="left")
+    table.add_column("method", no_wrap=True)
+    for column in ("error", "95 % interval"):
+        table.add_column(column, justify="right")
+    for name, found in comparison.rows.items():
+        table.add_row(name, format_percent(found.error), format_interval(found.interval))
+    console.print(table)
+    for sentence in comparison.describe():
+        print_line(console, sentence)
 
 
 def _print_figures(run: "Run") -> None:

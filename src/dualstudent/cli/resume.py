@@ -13,7 +13,7 @@ def resume(run: RunFolder) -> None:
     from dualstudent.cli.results import print_result
     from dualstudent.runs import resume as continue_run
     from dualstudent.training.run import Run
-    from dualstudent.worth import awaits_comparison, compare_with_labels
+    from dualstudent.worth import awaits_comparison, compare_on_features, compare_with_labels
 
     opened = Run.open(run)
     if opened.result.is_file() and not awaits_comparison(opened):
@@ -21,4 +21,6 @@ def resume(run: RunFolder) -> None:
     with show_progress(console) as progress:
         continued = continue_run(run, progress.make_callback(run.name))
         compare_with_labels(continued, progress.make_callback(f"{run.name}, labels alone"))
+    with show_progress(console, "epochs") as progress:
+        compare_on_features(continued, progress.make_callback(f"{run.name}, cross-validation"))
     print_result(continued)

@@ -62,7 +62,7 @@ def train(
     from dualstudent.cli.results import print_result
     from dualstudent.runs import train as train_by
     from dualstudent.training.run import Run
-    from dualstudent.worth import compare_with_labels
+    from dualstudent.worth import compare_on_features, compare_with_labels
 
     changes = set_ or []
     seconds = _read_budget(budget, changes)
@@ -78,6 +78,9 @@ def train(
         run = train_by(chosen, folder, progress.make_callback(folder.name), prepared, opponent)
         alone = progress.make_callback(f"{folder.name}, labels alone")
         compare_with_labels(run, alone, prepared)
+    with show_progress(console, "epochs") as progress:
+        folds = progress.make_callback(f"{folder.name}, cross-validation")
+        compare_on_features(run, folds, prepared)
     print_result(run)
     if chosen.data.path is not None:
         print_next_steps(run)

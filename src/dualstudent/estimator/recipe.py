@@ -46,14 +46,11 @@ def build_recipe(parameters: Mapping[str, Any], data: PreparedData, seed: int) -
 
 def _list_wanted(given: Mapping[str, Any], data: PreparedData) -> Table:
     """Return what the user set as a table of a recipe, without what is left to be chosen."""
-    epochs = given["epochs"]
-    if epochs != "auto" and not isinstance(epochs, int):
-        raise UserError(f"epochs = {epochs!r}: use a whole number, or 'auto'")
     sections = {
         "network": {"name": given["network"]} | (given["network_settings"] or {}),
         "method": {"name": given["method"]} | (given["method_settings"] or {}),
         "optimizer": {key: given[key] for key in ("learning_rate", "weight_decay")},
-        "schedule": {"epochs": epochs},
+        "schedule": {"epochs": given["epochs"]},
     }
     if isinstance(data.train, ImageSamples):
         weak = {key: given[key] for key in ("translate", "flip", "noise")}

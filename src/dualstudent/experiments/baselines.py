@@ -24,9 +24,9 @@ from dualstudent.data.transforms.resize import resize
 from dualstudent.errors import UserError
 from dualstudent.experiments.comparison import Comparison, name_labels
 from dualstudent.experiments.schema import Cell
-from dualstudent.generators import make_generator
 from dualstudent.recipes.schema import Recipe
 from dualstudent.signals import Interrupted, StopRequest
+from dualstudent.trunks.baselines import choose_training
 
 Record: TypeAlias = dict[str, Any]  # a line of runs.csv
 
@@ -37,8 +37,7 @@ EXPLANATION = (
     "neighbors) and self-training (logistic regression, threshold 0.8) on 50 principal components "
     "of the training images. They use up to 10,000 of the unlabeled images."
 )
-_MOST_UNLABELED = 10_000  # both bound memory
-_MOST_PIXELS = 32
+_MOST_PIXELS = 32  # bounds memory
 _COMPONENTS, _NEIGHBORS = 50, 10
 _PIECE = 1024  # images that are read at a time
 
@@ -131,9 +130,7 @@ def _read_images(
     data: PreparedData, seed: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.float32]]:
     """Training images, their labels, and test images, as :func:`predict` takes them."""
-    unlabeled = data.unlabeled[data.labels[data.unlabeled] < 0]
-    order = torch.randperm(len(unlabeled), generator=make_generator(seed, "baselines"))
-    training = torch.cat([data.labeled, unlabeled[order[:_MOST_UNLABELED]]])
+    training = choose_training(data, seed)
     return (
         _read_vectors(data.train, training),
         data.labels[training].numpy(),

@@ -106,7 +106,8 @@ def complete_recipe(
         The recipe, and key → why it has its value.
     """
     wanted, gpu = apply_changes({}, changes), asked.device.gpu
-    data, reasons = _choose_data(check, gpu == "cuda", wanted.get("data", {}))
+    by_labels = asked.trunk is not None and asked.data.target_path is None
+    data, reasons = _choose_data(check, gpu == "cuda", by_labels, wanted.get("data", {}))
     labeled, unlabeled = _count_samples(check, data)
     facts = ImageFacts(
         data["channels"], data["image_size"], labeled, unlabeled, check.may_be_mirrored, gpu
@@ -133,10 +134,10 @@ def _count_samples(check: DataCheck, data: Table) -> tuple[int, int]:
 
 
 def _choose_data(
-    check: DataCheck, cuda: bool, wanted: Mapping[str, Any]
+    check: DataCheck, cuda: bool, by_labels: bool, wanted: Mapping[str, Any]
 ) -> tuple[Table, dict[str, str]]:
     """Choose size, channels and validation share, with reasons."""
-    validation, why_validation = _choose_validation(check)
+    validation, why_validation = _choose_validation(check, by_labels)
     chosen = {
         "image_size": check.size,
         "channels": 1 if check.is_gray else 3,
@@ -171,11 +172,16 @@ def _explain_size(typical: int, size: int, cuda: bool) -> str:
     return why
 
 
-def _choose_validation(check: DataCheck) -> tuple[float, str]:
-    """Choose the share of labels to hold out, with a reason."""
+def _choose_validation(check: DataCheck, by_labels: bool) -> tuple[float, str]:
+    """Choose the share of labels to hold out, none if they can be cross-validated; a reason."""
     labels, classes = sum(check.labeled.values()), len(check.labeled)
     if any(check.test.values()):
         return 0.0, "there is a test part"
+    if by_labels:
+        return 0.0, (
+            "there is no test part; each label is hidden once in short trainings "
+            "(cross-validation), which take about as long as the training"
+        )
     if labels < _LABELS_TO_SPARE * classes:
         return 0.0, (
             f"{labels} labels for {classes} classes are too few to spare any (fewer than "

@@ -23,6 +23,17 @@ def html_percent(value: float) -> str:
     return f"{value:.2f}\u00a0%"
 
 
+def format_interval(interval: tuple[float, float]) -> str:
+    """The ends of an interval with one decimal.
+
+    Example:
+        >>> format_interval((12.34, 56.0))
+        '12.3 to 56.0'
+    """
+    low, high = interval
+    return f"{low:.1f} to {high:.1f}"
+
+
 def format_count(number: int, noun: str) -> str:
     """A number with its noun in the singular or plural.
 

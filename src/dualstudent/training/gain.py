@@ -21,7 +21,7 @@ class Gain:
     """The errors with unlabeled images and from the labels alone, in percent.
 
     Attributes:
-        part: the images that both runs were evaluated on.
+        part: the images that both runs were evaluated on, or that the labels were cross-validated.
         images: their number.
         error: of the run that learned from unlabeled images, too.
         labels_only_error: of the run that learned from the labels alone.
@@ -30,12 +30,12 @@ class Gain:
         labels_only_used: whether the model from the labels alone was chosen.
     """
 
-    part: Literal["test", "validation"]
+    part: Literal["test", "validation", "cross-validation"]
     images: int
     error: float
     labels_only_error: float
     interval: tuple[float, float]
-    chosen_on: Literal["validation"] | None
+    chosen_on: Literal["validation", "cross-validation"] | None
     labels_only_used: bool
 
     @property
@@ -51,16 +51,19 @@ class Gain:
         """
         low, high = self.interval if self.points >= 0 else (-self.interval[1], -self.interval[0])
         chance = "; this may be chance" if low <= 0 else ""
+        where = f"{self.part} images"
+        if self.part == "cross-validation":
+            where = "labels, each hidden once"
         sentences = [
             f"The unlabeled images {'gained' if self.points >= 0 else 'lost'} "
             f"{abs(self.points):.1f} points (95 % interval {low:.1f} to {high:.1f}, from "
-            f"resampling {self.images:,} {self.part} images{chance}): {self.error:.2f} % error "
+            f"resampling {self.images:,} {where}{chance}): {self.error:.2f} % error "
             f"with them, {self.labels_only_error:.2f} % from the labels alone."
         ]
         if self.labels_only_used:
             sentences.append(
                 "So predict, label, export and the report use the model from the labels alone, in "
-                f"{labels_only}; as these images chose it, its error may be too optimistic."
+                f"{labels_only}; as these labels chose it, its error may be too optimistic."
             )
         elif self.points < 0:
             sentences.append(
@@ -90,17 +93,27 @@ def measure_gain(ours: Trainer, labels_only: Trainer) -> Gain:
     Only validation images choose the model to use: that with the lower error. Test images never
     do, because they would no longer tell how good the chosen model is.
     """
-    errors, other_errors = _find_errors(ours), _find_errors(labels_only)
-    error, labels_only_error = 100 * errors.mean(), 100 * other_errors.mean()
-    may_choose = ours.recipe.data.evaluated_part == "validation"
+    part: Literal["test", "validation"] = (
+        "validation" if ours.recipe.data.evaluated_part == "validation" else "test"
+    )
+    return compute_gain(part, find_errors(ours), find_errors(labels_only))
+
+
+def compute_gain(
+    part: Literal["test", "validation", "cross-validation"],
+    errors: NDArray[np.float64],
+    labels_only_errors: NDArray[np.float64],
+) -> Gain:
+    """Compare errors (n,) in [0, 1] with and without unlabeled images, on the same n images."""
+    error, labels_only_error = 100 * errors.mean(), 100 * labels_only_errors.mean()
     return Gain(
-        "validation" if may_choose else "test",
+        part,
         len(errors),
         float(error),
         float(labels_only_error),
-        resample_mean(100 * (other_errors - errors)),
-        "validation" if may_choose else None,
-        bool(may_choose and labels_only_error < error),
+        resample_mean(100 * (labels_only_errors - errors)),
+        None if part == "test" else part,
+        bool(part != "test" and labels_only_error < error),
     )
 
 
@@ -121,8 +134,8 @@ def resample_mean(values: NDArray[np.float64]) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _find_errors(trainer: Trainer) -> NDArray[np.float64]:
-    """(n,) in [0, 1], the share of the headline networks that are wrong about each test image."""
+def find_errors(trainer: Trainer) -> NDArray[np.float64]:
+    """Return (n,) in [0, 1], the share of headline networks that are wrong about a test image."""
     data, seed, device = trainer.data, trainer.recipe.seed, trainer.fabric.device
     everything = torch.arange(len(data.test_labels))
     found = Predictions.join(predict(trainer.method, data.test, everything, seed, device))

@@ -200,7 +200,8 @@ def _check_labels(listing: Listing) -> Iterable[Finding]:
         yield Finding(
             "warning",
             "there is no test part: the model is evaluated on a validation part, taken from the "
-            "labels if there are ten a class on average, and otherwise not at all",
+            "labels if there are ten a class on average, and otherwise not at all; with a trunk, "
+            "by cross-validation over the labels",
         )
     elif untested := [name for name, count in test.items() if not count]:
         yield Finding("warning", f"classes without any test image: {_shorten(untested)}")

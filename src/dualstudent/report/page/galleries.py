@@ -131,7 +131,7 @@ def _make_pictures(
             tuple(classes[label] for label in labels),
             confidence,
             correct,
-            _shorten(data.test_files[index]) if data.test_files else "",
+            shorten_path(data.test_files[index]) if data.test_files else "",
         )
         for image, index, truth, labels, confidence, correct in zip(
             pixels, *(fact.tolist() for fact in facts), strict=True
@@ -139,8 +139,8 @@ def _make_pictures(
     ]
 
 
-def _shorten(path: Path) -> str:
-    """FOLDER/NAME: enough to find the file, without the user's other folders."""
+def shorten_path(path: Path) -> str:
+    """Return FOLDER/NAME: enough to find the file, without the user's other folders."""
     return escape_line("/".join(path.parts[-2:]))
 
 

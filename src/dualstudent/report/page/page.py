@@ -11,7 +11,7 @@ from markupsafe import Markup
 from dualstudent.atomic import atomic_write, check_free
 from dualstudent.data.prepared import PreparedData
 from dualstudent.errors import UserError
-from dualstudent.report.format import html_percent
+from dualstudent.report.format import format_interval, html_percent
 from dualstudent.report.html import load_templates
 from dualstudent.report.page import calibration, chart, coverage, curves, summary
 from dualstudent.report.page.classes import build_class_table
@@ -88,6 +88,7 @@ def render_page(runs: Sequence[RunData]) -> str:
         settings=list_settings(runs),
         frame=chart,
         percent=html_percent,
+        interval=format_interval,
     )
 
 

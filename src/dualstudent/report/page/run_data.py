@@ -10,9 +10,12 @@ from dualstudent.data.prepared import PreparedData
 from dualstudent.errors import UserError, escape_line
 from dualstudent.recipes.schema import Recipe
 from dualstudent.report.page.evaluation import Evaluation, evaluate
+from dualstudent.report.page.findings import FindingGallery, build_finding_galleries
 from dualstudent.training.gain import Gain, read_gain
 from dualstudent.training.inference import Predictions, predict
+from dualstudent.training.inspection import read_inspection
 from dualstudent.training.model import load_trained
+from dualstudent.training.on_features import FeatureComparison, read_comparison
 from dualstudent.training.run import Run
 from dualstudent.training.trainer import Trainer
 
@@ -35,6 +38,8 @@ class RunData:
         unreadable: number of images that could not be read, in training and test.
         evaluation: of the exported network; None if the run was not evaluated.
         gain: what unlabeled images gained; None if it was not compared with the labels alone.
+        comparison: with baselines on the same features; None without a trunk.
+        findings: training images to look at, found by their features.
     """
 
     name: str
@@ -48,6 +53,8 @@ class RunData:
     unreadable: int
     evaluation: Evaluation | None
     gain: Gain | None = None
+    comparison: FeatureComparison | None = None
+    findings: Sequence[FindingGallery] = ()
 
     @property
     def figures(self) -> dict[str, Any]:
@@ -87,7 +94,10 @@ def collect_run_data(
             tests.append(_TestSet.describe(run, trainer.data))
             tests[0].check_same_as(tests[-1])
         shown = _collect(run.used, name, trainer, pictures)
-        found.append(replace(shown, gain=read_gain(run.read_result())))
+        result = run.read_result()
+        findings = build_finding_galleries(read_inspection(result), trainer.data, pictures)
+        gain, comparison = read_gain(result), read_comparison(result)
+        found.append(replace(shown, gain=gain, comparison=comparison, findings=findings))
     return found
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import sqrt
 
-from dualstudent.report.format import format_count, format_duration
+from dualstudent.report.format import format_count, format_duration, format_interval
 from dualstudent.report.format import html_percent as percent
 from dualstudent.report.page.run_data import RunData
 
@@ -32,6 +32,14 @@ def describe_training(run: RunData) -> str:
 def describe_result(run: RunData) -> str:
     """Accuracy, and accuracy on stable samples."""
     evaluation = run.evaluation
+    if evaluation is None and run.comparison is not None:
+        name, found = next(iter(run.comparison.rows.items()))
+        high, low = (100 - end for end in found.interval)
+        return (
+            f"In cross-validation, {name} predicts {percent(100 - found.error)} of "
+            f"{run.comparison.images:,} hidden labels correctly (95 % interval "
+            f"{format_interval((low, high))}). There is no test part and no validation part."
+        )
     if evaluation is None:
         return (
             "This run was not evaluated, as it has no test part and no validation part. So this "
