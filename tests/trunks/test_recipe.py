@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 
 from dualstudent import Run, Trainer, UserError, load_recipe, train
@@ -13,13 +14,17 @@ from dualstudent.data.images.decoding import decode, resize
 from dualstudent.export import FORMATS, export_run
 from dualstudent.networks import EfficientNetLite0
 from dualstudent.training.checkpoint import read_tensors
+from dualstudent.training.gain import read_gain
 from dualstudent.training.model import evaluate_run, load_trained
+from dualstudent.training.on_features import read_comparison
 from dualstudent.training.predictor import Predictor
+from dualstudent.trunks.baselines import BASELINES
 from dualstudent.trunks.samples import KeptFeatures
 from dualstudent.trunks.trunk import FrozenTrunk, build_trunk
 from tests.support.command import Command
 from tests.support.csv_rows import rows_of
 from tests.support.digit_files import write_digits
+from tests.support.html_page import Page
 from tests.support.trunk_weights import make_network, save_weights
 
 TRUNK = ("trunk.name=efficientnet-lite0", "trunk.weights=mine.pt", "trunk.image_size=32")
@@ -178,6 +183,56 @@ def test_exported_files_contain_the_trunk(to: str, run: Run, tmp_path: Path) -> 
     assert "(N, 1, 16, 16)" in made.card.preprocessing
     assert bytes(Path.cwd()) not in made.path.read_bytes()  # of the file of weights
     assert "mine.pt" in made.card.recipe
+
+
+def test_baselines_are_shown_beside_the_result(run: Run, place: Path) -> None:
+    comparison = read_comparison(run.read_result())
+    assert comparison is not None
+    assert (comparison.part, comparison.images, comparison.folds) == ("test", 20, 0)
+    assert list(comparison.rows) == ["fixmatch", *BASELINES]
+    assert comparison.rows["fixmatch"].error == pytest.approx(run.read_result()["error"])
+    data = load_trained(run).data
+    (vectors,) = data.train.make_views(data.labeled, [None])
+    (asked,) = data.test.make_views(torch.arange(20), [None])
+    line = LogisticRegression(max_iter=1000).fit(vectors, data.labels[data.labeled])
+    wrong = line.predict(asked) != data.test_labels.numpy()
+    assert comparison.rows["logistic regression"].error == pytest.approx(100 * wrong.mean())
+    output, page = (place / "output.txt").read_text(), Page(run.page.read_text("utf-8"))
+    assert all(sentence in output for sentence in comparison.describe())
+    assert " ".join(comparison.describe()) in page.texts["p"]
+
+
+def test_without_a_test_part_labels_are_cross_validated_and_choose(
+    place: Path, command: Command
+) -> None:
+    write_digits(place / "untested", labeled=2, unlabeled=40, test=0)
+    code, output, messages = command("train", "--data", "untested", *SETTINGS)
+    assert code == 0, messages
+    run = Run.open(place / "runs" / "untested-0")
+    result = run.read_result()
+    comparison, gain = read_comparison(result), read_gain(result)
+    assert comparison is not None
+    assert gain is not None
+    assert (comparison.part, comparison.images, comparison.folds) == ("cross-validation", 20, 2)
+    assert list(comparison.rows)[:2] == ["fixmatch", "labels alone"]
+    assert gain.error == pytest.approx(comparison.rows["fixmatch"].error)
+    assert gain.labels_only_error == pytest.approx(comparison.rows["labels alone"].error)
+    assert gain.chosen_on == "cross-validation"
+    assert gain.labels_only_used == (gain.labels_only_error < gain.error)
+    assert run.used == (run.labels_only if gain.labels_only_used else run)
+    assert "each of 20 labels was hidden once, in 2 parts" in output
+    assert "not evaluated" not in output
+    assert "In cross-validation, fixmatch predicts" in run.page.read_text("utf-8")
+
+
+@pytest.mark.usefixtures("nothing_computed")
+def test_check_lists_what_the_features_show(run: Run, command: Command) -> None:
+    code, output, messages = command("check", "digits", *SETTINGS)
+    assert code == 0, messages
+    assert "labels that may be wrong, by their features: " in output
+    assert "unlabeled images unlike all labeled ones, by their features: " in output
+    counts = run.read_result()["inspection"]["counts"]
+    assert f"pairs that may be copies, by their features: {counts['lookalikes']}" in output
 
 
 def test_a_network_for_images_is_refused_before_anything_is_computed() -> None:

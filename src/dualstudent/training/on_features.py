@@ -215,4 +215,5 @@ def divide_labels(data: PreparedData, seed: int) -> NDArray[np.int64]:
 def _count_wrong(
     probabilities: NDArray[np.float64], truth: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    return (probabilities.argmax(axis=1) != truth).astype(np.float64)
+    wrong: NDArray[np.float64] = (probabilities.argmax(axis=1) != truth).astype(np.float64)
+    return wrong
