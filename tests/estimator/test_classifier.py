@@ -337,7 +337,7 @@ def test_progress_is_printed_on_request(capsys: pytest.CaptureFixture[str]) -> N
         ({"learning_rate": -1.0}, "learning_rate = -1.0"),
         ({"noise": -1.0}, "noise = -1.0"),
         ({"method_settings": {"ramp": 3}}, "method.ramp = 3"),
-        ({"network_settings": {"hidden": []}}, "network.hidden"),
+        ({"network_settings": {"hidden": [0]}}, "network.hidden"),
         ({"device": "abacus"}, "device.accelerator = 'abacus'"),
         ({"learning_rate": 1e30}, "no longer finite"),
         ({"epochs": "10"}, "epochs = '10'"),

@@ -132,8 +132,8 @@ def test_a_stopped_run_with_shake_shake_continues_bit_for_bit(tmp_path: Path) ->
         ("strong_network = 3", r"method\.strong_network = 3: "),
         ("[method.strong_network]", r"method\.strong_network\.name is missing"),
         (
-            '[method.strong_network]\nname = "resnet"',
-            r"method\.strong_network\.name = 'resnet': .*'shake-shake'",
+            '[method.strong_network]\nname = "nothing"',
+            r"method\.strong_network\.name = 'nothing': .*'shake-shake'",
         ),
         (
             '[method.strong_network]\nname = "digits-cnn"\nwidht = 2',

@@ -57,7 +57,8 @@ def test_nearest_neighbors_vote_by_the_cube_of_their_cosine() -> None:
     known = labels >= 0
 
     def weigh(distances: np.ndarray) -> np.ndarray:
-        return np.maximum(1 - distances, 1e-3) ** 3
+        weights: np.ndarray = np.maximum(1 - distances, 1e-3) ** 3
+        return weights
 
     expected = KNeighborsClassifier(5, metric="cosine", weights=weigh)
     expected.fit(vectors[known], labels[known])

@@ -25,6 +25,7 @@ from tests.support.command import Command
 from tests.support.csv_rows import rows_of
 from tests.support.digit_files import write_digits
 from tests.support.html_page import Page
+from tests.support.runs import change_recipe
 from tests.support.trunk_weights import make_network, save_weights
 
 TRUNK = ("trunk.name=efficientnet-lite0", "trunk.weights=mine.pt", "trunk.image_size=32")
@@ -147,7 +148,7 @@ def test_predictions_do_not_need_data_or_features(
     monkeypatch.setenv("DUALSTUDENT_CACHE", str(tmp_path / "none"))
     copy = shutil.copytree(run.folder, tmp_path / "copy")
     recipe = (copy / "recipe.toml").read_text().replace(str(Path("digits").absolute()), "gone")
-    (copy / "recipe.toml").write_text(recipe)
+    change_recipe(Run(copy), recipe)
     chunks = list(Predictor(Run(copy)).predict(paths * 13))  # 260, in two chunks
     found = torch.cat([chunk.probabilities for chunk in chunks])
     assert len(chunks) == 2
