@@ -76,8 +76,10 @@ def try_candidate(task: str, candidate: str, seed: int) -> dict[str, Any]:
     data = prepare_task(task, 10, seed, Transforms.model_validate(views))
     per_epoch = max(1, len(data.unlabeled) // UNLABELED)
     epochs = max(2, round(CANDIDATES[candidate].get("steps", STEPS) / per_epoch))
-    schedule = {"epochs": epochs, "rampup_epochs": epochs / 4, "warmup_epochs": min(1, epochs / 4)}
-    recipe |= {"seed": seed, "schedule": schedule | {"warmup_from": 0.0}}
+    ramp, warmup = epochs / 4, min(1.0, epochs / 4)
+    schedule = {"name": "cosine", "epochs": epochs, "rampup_epochs": ramp}
+    schedule |= {"warmup_epochs": warmup, "warmup_from": 0.0}
+    recipe |= {"seed": seed, "schedule": schedule}
     trainer = Trainer(Recipe.model_validate(recipe), data)
     start = time.process_time()
     while not trainer.done:
@@ -107,12 +109,13 @@ def describe(task: str, candidate: dict[str, Any]) -> tuple[dict[str, Any], dict
         "data": {},
         "network": {
             "name": "whitened-cnn",
-            "widths": [16, 32, 64],
+            "widths": [16, 32] if task == "digits-8x8" else [16, 32, 64],
             "mirror_at_test": task in MAY_BE_MIRRORED,
         },
         "method": candidate.get("method", {"name": "fixmatch"}),
         "batch": {"size": LABELED + UNLABELED, "labeled": LABELED},
         "optimizer": {
+            "name": "sgd",
             "learning_rate": candidate.get("rate", 0.2),
             "weight_decay": 5e-4,
             "decay_norms_and_biases": False,

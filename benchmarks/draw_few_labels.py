@@ -18,7 +18,7 @@ RESULTS = ROOT / "results" / "few-labels"
 PICTURE = ROOT / "docs" / "images" / "few-labels.png"
 TASKS = {
     "mnist": "MNIST: 100 labels, 59,900 unlabeled",
-    "svhn": "Street numbers: 250 labels, 3,750 unlabeled",
+    "svhn": "SVHN: 250 labels, 3,750 unlabeled",
 }
 ROWS = {  # as in runs.csv → as in the picture
     "logistic regression": "logistic regression",
