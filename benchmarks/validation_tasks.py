@@ -41,7 +41,8 @@ def prepare_task(
     for label in range(labels.max() + 1):
         chosen = np.flatnonzero(labels[rest] == label)[:per_class]
         known[chosen] = label
-    return prepare_arrays(images[rest], known, (images[held_out], labels[held_out]))
+    held = (images[held_out], labels[held_out])
+    return prepare_arrays(images[rest], known, held, transforms)
 
 
 def _load(task: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
