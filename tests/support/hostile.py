@@ -5,6 +5,7 @@ import json
 import random
 import tomllib
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import tomli_w
@@ -27,11 +28,13 @@ VALUES: tuple[Any, ...] = (
 def list_changes(count: int, run: Run, seed: int = 0) -> Iterator[tuple[str, Change]]:
     """Name → change of a copy of ``run``, drawn from everything that its files say."""
     draw = random.Random(seed)
-    kinds = (_change_result, _change_metrics, _change_about, _change_recipe)
-    kinds += (_change_notes, _change_checkpoint, _change_tensors)
+    kinds = [
+        *(_change_result, _change_metrics, _change_about, _change_recipe),
+        *(_change_notes, _change_checkpoint, _change_tensors),
+    ]
     for number in range(count):
         kind = kinds[number % len(kinds)]
-        yield f"{number}: {kind.__name__}", lambda copied, kind=kind: kind(copied, draw)
+        yield f"{number}: {kind.__name__}", partial(kind, draw=draw)
 
 
 def _mutate(content: Any, draw: random.Random) -> Any:

@@ -208,7 +208,7 @@ def _hash(tensors: Mapping[str, Tensor], notes: str) -> str:
     digest = hashlib.sha256(notes.encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.cpu().reshape(-1).view(torch.uint8).numpy())
+        digest.update(tensor.cpu().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from dualstudent.data.prepare import prepare
@@ -61,7 +62,7 @@ def _list_files(run: Run) -> Iterator[tuple[str, Callable[[], object]]]:
         yield run.split.name, lambda: run.check_digest(run.split)
     for path in (run.checkpoint, run.earlier_checkpoint):
         if path.exists() or (path == run.checkpoint and run.metrics.exists()):
-            yield path.name, lambda path=path: read_checkpoint(path)
+            yield path.name, partial(read_checkpoint, path)
     if run.result.exists():
         yield run.result.name, run.read_result
         yield run.metrics.name, run.read_metrics
