@@ -1,5 +1,6 @@
 """A trunk in a recipe: from a folder of images to a trained model, through the command line."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np

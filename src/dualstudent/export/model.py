@@ -103,7 +103,9 @@ class DeployedModel(nn.Module):
             self.trunk = None
             built = build_network(card.network, card.channels, classes, card.image_size, 0, 0)
         else:
-            trunk = build_trunk(card.trunk, card.channels)
+            # Its weights come with the file; a stranger's card must not name another file to read.
+            without_file = card.trunk.model_copy(update={"weights": "random"})
+            trunk = build_trunk(without_file, card.channels)
             unknown = Standardization(np.zeros(trunk.features), np.ones(trunk.features))
             self.trunk = StandardizedTrunk(trunk, unknown)
             built = build_network(card.network, trunk.features, classes, None, 0, 0)
