@@ -273,3 +273,9 @@ def test_published_weights_are_exported(place: Path) -> None:
     assert made.difference < 1e-5
     assert made.checked == 64
     assert made.card.normalization.mean == (127 / 255,)
+
+
+def test_a_run_on_features_is_verified_with_its_data(run: Run, command: Command) -> None:
+    code, output, messages = command("verify", run.folder)
+    assert code == 0, messages
+    assert "those that the run began with" in output

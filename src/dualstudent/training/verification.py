@@ -10,6 +10,7 @@ from dualstudent.errors import UserError
 from dualstudent.training.checkpoint import read_checkpoint
 from dualstudent.training.model import read_model
 from dualstudent.training.run import FORMAT, Run, list_versions
+from dualstudent.training.trunk import use_trunk
 
 Outcome = Literal["ok", "warning", "error"]
 
@@ -89,7 +90,7 @@ def _check_data(run: Run) -> Check:
         if recipe.data.path is None and recipe.data.source is None:
             return Check("data", "warning", "handed over from Python, so not checked")
         data = prepare(recipe.data, recipe.seed, recipe.transforms, recipe.normalization)
-        run.check_same_data(data)
+        run.check_same_data(use_trunk(recipe, data))
     except UserError as error:
         return Check("data", "error", str(error))
     return Check("data", "ok", "those that the run began with")
