@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from dualstudent import Recipe, Trainer, Transforms
-from tables import read_csv, write_csv, write_table
+from tables import run_trials, write_table
 from validation_tasks import GRAY, MAY_BE_MIRRORED, TASKS, prepare_task
 
 RESULTS = Path(__file__).parents[1] / "results" / "defaults"
@@ -59,19 +59,16 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1)
     seeds = parser.parse_args().seeds
     torch.set_num_threads(1)
-    file = RESULTS / "trials.csv"
-    rows = read_csv(file) if file.exists() else []
-    done = {(row["task"], row["candidate"], int(row["seed"])) for row in rows}
-    for seed in range(seeds):
-        for task in TASKS:
-            for candidate in CANDIDATES:
-                if (task, candidate, seed) not in done:
-                    rows.append(try_candidate(task, candidate, seed))
-                    write_csv(file, rows)
-    write_tables(rows)
+    trials = [
+        {"task": task, "candidate": candidate, "seed": seed}
+        for seed in range(seeds)
+        for task in TASKS
+        for candidate in CANDIDATES
+    ]
+    write_tables(run_trials(RESULTS / "trials.csv", trials, try_candidate))
 
 
-def try_candidate(task: str, candidate: str, seed: int) -> dict[str, Any]:
+def try_candidate(task: str, candidate: str, seed: int) -> dict[str, float]:
     views, recipe = describe(task, CANDIDATES[candidate])
     data = prepare_task(task, 10, seed, Transforms.model_validate(views))
     per_epoch = max(1, len(data.unlabeled) // UNLABELED)
@@ -79,21 +76,13 @@ def try_candidate(task: str, candidate: str, seed: int) -> dict[str, Any]:
     ramp, warmup = epochs / 4, min(1.0, epochs / 4)
     schedule = {"name": "cosine", "epochs": epochs, "rampup_epochs": ramp}
     schedule |= {"warmup_epochs": warmup, "warmup_from": 0.0}
-    recipe |= {"seed": seed, "schedule": schedule}
-    trainer = Trainer(Recipe.model_validate(recipe), data)
+    trainer = Trainer(Recipe.model_validate(recipe | {"seed": seed, "schedule": schedule}), data)
     start = time.process_time()
     while not trainer.done:
         trainer.advance()
     seconds = time.process_time() - start
     error = fmean(each["error"] for each in trainer.evaluate()["test"].values())
-    print(f"{task}, {candidate}, seed {seed}: {error:.1f} % in {seconds:.0f} s", flush=True)
-    return {
-        "task": task,
-        "candidate": candidate,
-        "seed": seed,
-        "error": round(error, 2),
-        "seconds": round(seconds, 1),
-    }
+    return {"error": round(error, 2), "seconds": round(seconds, 1)}
 
 
 def describe(task: str, candidate: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

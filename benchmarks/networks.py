@@ -31,7 +31,7 @@ from dualstudent import (
     Transforms,
     WhitenedCNN,
 )
-from tables import light_frame, read_csv, write_csv, write_table
+from tables import light_frame, run_trials, write_table
 from validation_tasks import MAY_BE_MIRRORED, prepare_task
 
 ROOT = Path(__file__).parents[1]
@@ -99,36 +99,25 @@ DESIGNS: dict[str, Callable[[int, int], nn.Module]] = {
 
 def main() -> None:
     torch.set_num_threads(1)
-    file = RESULTS / "networks.csv"
-    rows = read_csv(file) if file.exists() else []
-    done = {(row["task"], row["design"], int(row["budget"])) for row in rows}
-    for budget in BUDGETS:
-        for task in TASKS:
-            views = {"weak": {"translate": 2, "flip": task in MAY_BE_MIRRORED}}
-            data = prepare_task(task, None, 0, Transforms.model_validate(views))
-            for design in DESIGNS:
-                if (task, design, budget) not in done:
-                    rows.append(measure(task, design, budget, data))
-                    write_csv(file, rows)
-    write_results(rows)
+    trials = [
+        {"budget": budget, "task": task, "design": design}
+        for budget in BUDGETS
+        for task in TASKS
+        for design in DESIGNS
+    ]
+    write_results(run_trials(RESULTS / "networks.csv", trials, measure))
 
 
-def measure(task: str, design: str, budget: int, data: PreparedData) -> dict[str, Any]:
+def measure(budget: int, task: str, design: str) -> dict[str, float]:
+    views = {"weak": {"translate": 2, "flip": task in MAY_BE_MIRRORED}}
+    data = prepare_task(task, None, 0, Transforms.model_validate(views))
     torch.manual_seed(0)
     network = DESIGNS[design](data.train.shape[0], len(data.classes))
     if isinstance(network, WhitenedCNN):
         network.fit_to(data.train.make_views(torch.arange(512), [None])[0])
     steps, seconds = train(network, data, budget)
     error = evaluate(network, data)
-    print(f"{task}, {design}, {budget} s: {error:.1f} % after {steps} steps", flush=True)
-    return {
-        "task": task,
-        "design": design,
-        "budget": budget,
-        "error": round(error, 2),
-        "steps": steps,
-        "seconds": round(seconds, 1),
-    }
+    return {"error": round(error, 2), "steps": steps, "seconds": round(seconds, 1)}
 
 
 def train(network: nn.Module, data: PreparedData, budget: int) -> tuple[int, float]:

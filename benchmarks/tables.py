@@ -1,7 +1,7 @@
 """What the benchmarks share: raw figures as CSV, tables, and pictures."""
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -20,6 +20,26 @@ def write_csv(path: Path, rows: Sequence[dict[str, Any]]) -> None:
 def read_csv(path: Path) -> list[dict[str, Any]]:
     with path.open(newline="") as file:
         return list(csv.DictReader(file))
+
+
+def run_trials(
+    path: Path, trials: Iterable[dict[str, Any]], measure: Callable[..., dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Measure the trials that a CSV file lacks, adding each to it; returns all as text.
+
+    Args:
+        path: the file; a row has the keys of its trial and what was measured.
+        trials: what tells each from the others, as arguments of ``measure``.
+        measure: returns the figures of a trial.
+    """
+    rows = read_csv(path) if path.exists() else []
+    for trial in trials:
+        if not any(all(row[key] == str(trial[key]) for key in trial) for row in rows):
+            found = trial | measure(**trial)
+            print(", ".join(f"{key} {value}" for key, value in found.items()), flush=True)
+            rows.append({key: str(value) for key, value in found.items()})
+            write_csv(path, rows)
+    return rows
 
 
 def write_table(path: Path, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

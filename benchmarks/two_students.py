@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 from dualstudent import Draw, PreparedData, Transforms, WhitenedCNN
 from dualstudent.stability import instability, is_guided, is_stable
-from tables import read_csv, spread, spread_of_differences, write_csv, write_table
+from tables import run_trials, spread, spread_of_differences, write_table
 from validation_tasks import GRAY, prepare_task
 
 RESULTS = Path(__file__).parents[1] / "results" / "two-students"
@@ -88,22 +88,19 @@ VARIANTS: dict[str, tuple[Rule, int]] = {
 
 def main() -> None:
     torch.set_num_threads(1)
-    file = RESULTS / "errors.csv"
-    rows = read_csv(file) if file.exists() else []
-    done = {(row["task"], row["variant"], int(row["seed"])) for row in rows}
-    for seed in SEEDS:
-        for task in TASKS:
-            weak = {"translate": 2} | ({} if task in GRAY else {"jitter": ANY_COLOR})
-            views = Transforms.model_validate({"weak": weak, "strong": STRONG})
-            data = prepare_task(task, 10, seed, views)
-            for variant in VARIANTS:
-                if (task, variant, seed) not in done:
-                    rows.append(measure(task, variant, seed, data))
-                    write_csv(file, rows)
-    write_results(rows)
+    trials = [
+        {"seed": seed, "task": task, "variant": variant}
+        for seed in SEEDS
+        for task in TASKS
+        for variant in VARIANTS
+    ]
+    write_results(run_trials(RESULTS / "errors.csv", trials, measure))
 
 
-def measure(task: str, variant: str, seed: int, data: PreparedData) -> dict[str, Any]:
+def measure(seed: int, task: str, variant: str) -> dict[str, float]:
+    weak = {"translate": 2} | ({} if task in GRAY else {"jitter": ANY_COLOR})
+    views = Transforms.model_validate({"weak": weak, "strong": STRONG})
+    data = prepare_task(task, 10, seed, views)
     rule, count = VARIANTS[variant]
     torch.manual_seed(seed)
     students = [WhitenedCNN(data.train.shape[0], 10, (16, 32, 64)) for _ in range(count)]
@@ -111,9 +108,7 @@ def measure(task: str, variant: str, seed: int, data: PreparedData) -> dict[str,
         student.fit_to(data.train.make_views(torch.arange(512), [None])[0])
     train(students, rule, data, STEPS // count, seed)
     each, average = evaluate(students, data)
-    print(f"{task}, {variant}, seed {seed}: {each:.1f}, average {average:.1f} %", flush=True)
-    figures = {"students": round(each, 2), "average": round(average, 2)}
-    return {"task": task, "variant": variant, "seed": seed} | figures
+    return {"students": round(each, 2), "average": round(average, 2)}
 
 
 def train(

@@ -24,9 +24,10 @@ from dualstudent import (
 from dualstudent.cli import main
 from dualstudent.data.images import tables
 from dualstudent.data.samples import ImageSamples
-from dualstudent.experiments.comparison import ComparisonRequest, plan_comparison
+from dualstudent.experiments.comparison import plan_comparison
 from dualstudent.experiments.plan import plan
 from dualstudent.experiments.reading import load_experiment
+from dualstudent.experiments.request import ComparisonRequest
 from dualstudent.experiments.schema import BudgetName
 from dualstudent.export import FORMATS, ModelCard
 from dualstudent.methods import METHODS

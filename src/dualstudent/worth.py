@@ -125,7 +125,8 @@ def compare_with_labels(
     if len(ours.data.test_labels):
         gain = measure_gain(ours, labels_only)
         _add_to_result(run, {"gain": asdict(gain)})
-        draw_page(run, lambda: labels_only if gain.labels_only_used else ours)
+        if not _awaits_baselines(run):  # they draw it, too
+            draw_page(run, lambda: labels_only if gain.labels_only_used else ours)
 
 
 def compare_on_features(

@@ -10,7 +10,8 @@ from dualstudent import PreparedData, UserError, load_recipe, prepare
 from dualstudent.data.images.cache import decode_images
 from dualstudent.data.images.check import check_images
 from dualstudent.experiments import lengths
-from dualstudent.experiments.comparison import ComparisonRequest, plan_comparison
+from dualstudent.experiments.comparison import plan_comparison
+from dualstudent.experiments.request import ComparisonRequest
 from dualstudent.experiments.schema import Cell
 from dualstudent.recipes.own_images import complete_recipe, locate_images, validate_request
 from dualstudent.recipes.schema import Recipe

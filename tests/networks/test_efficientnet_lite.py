@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
+from tests.support.trunk_weights import draw_weights
 from torch import Tensor, nn
 
 from dualstudent import Trainer, load_recipe, prepare_arrays
@@ -31,14 +32,7 @@ def build_reference(kind: type[EfficientNetLite], image_size: int | None = None)
     with seeded_rng("reference"):
         changes = {} if image_size is None else {"image_size": image_size}
         reference: nn.Module = package.EfficientNet.from_name(name, **changes)
-        for layer in reference.modules():
-            if isinstance(layer, nn.Conv2d):
-                nn.init.kaiming_normal_(layer.weight)  # so that images do not fade away
-            elif isinstance(layer, nn.BatchNorm2d):
-                nn.init.uniform_(layer.weight, 0.5, 1.5)
-                nn.init.normal_(layer.bias, std=0.3)
-                nn.init.normal_(layer.running_mean, std=0.3)  # type: ignore[arg-type]
-                nn.init.uniform_(layer.running_var, 0.5, 1.5)  # type: ignore[arg-type]
+        draw_weights(reference)
     return reference.eval()
 
 

@@ -207,6 +207,6 @@ def test_bfloat16_is_asked_of_torch_as_far_as_it_knows(
 
 
 def test_a_trunk_sees_the_true_colors() -> None:
-    recipe = chosen({"trunk": {"name": "efficientnet-lite0"}})
+    recipe = chosen({"trunk": {"name": "efficientnet-lite0"}}, on_features=True)
     assert recipe.network.name == "mlp"
     assert recipe.transforms.weak == Transform(translate=64 // 14)

@@ -13,15 +13,20 @@ def make_network() -> EfficientNetLite0:
     """A network with random weights and batch norms that do something."""
     with seeded_rng("trunk"):
         network = EfficientNetLite0(weights="random").eval()
-        for layer in network.modules():
-            if isinstance(layer, nn.Conv2d):
-                nn.init.kaiming_normal_(layer.weight)  # so that images do not fade away
-            elif isinstance(layer, nn.BatchNorm2d):
-                nn.init.uniform_(layer.weight, 0.5, 1.5)
-                nn.init.normal_(layer.bias, std=0.3)
-                nn.init.normal_(layer.running_mean, std=0.3)  # type: ignore[arg-type]
-                nn.init.uniform_(layer.running_var, 0.5, 1.5)  # type: ignore[arg-type]
+        draw_weights(network)
     return network
+
+
+def draw_weights(network: nn.Module) -> None:
+    """Draw weights and statistics, such that images do not fade away and batch norms matter."""
+    for layer in network.modules():
+        if isinstance(layer, nn.Conv2d):
+            nn.init.kaiming_normal_(layer.weight)
+        elif isinstance(layer, nn.BatchNorm2d):
+            nn.init.uniform_(layer.weight, 0.5, 1.5)
+            nn.init.normal_(layer.bias, std=0.3)
+            nn.init.normal_(layer.running_mean, std=0.3)  # type: ignore[arg-type]
+            nn.init.uniform_(layer.running_var, 0.5, 1.5)  # type: ignore[arg-type]
 
 
 def save_weights(path: Path) -> EfficientNetLite0:

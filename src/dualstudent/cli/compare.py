@@ -17,7 +17,7 @@ from dualstudent.cli.results import print_notes
 from dualstudent.report.format import format_count
 
 if TYPE_CHECKING:
-    from dualstudent.experiments.comparison import ComparisonRequest
+    from dualstudent.experiments.request import ComparisonRequest
 
 
 _SHOWN = 6  # columns of the table: labels, method, error, difference, interval, p
@@ -75,7 +75,7 @@ def compare(
     Ends with a table and a page: errors, differences to the best with intervals and p-values,
     learning curves, and accuracy against time. The same command continues after Ctrl-C.
     """
-    from dualstudent.experiments.comparison import ComparisonRequest
+    from dualstudent.experiments.request import ComparisonRequest
 
     _run(
         ComparisonRequest(

@@ -14,6 +14,7 @@ from dualstudent.cli.console import console, print_line
 from dualstudent.report.format import format_count, format_duration, format_interval, format_percent
 
 if TYPE_CHECKING:
+    from dualstudent.data.prepared import PreparedData
     from dualstudent.experiments.table import ComparisonTable
     from dualstudent.training.on_features import FeatureComparison
     from dualstudent.training.run import Run
@@ -45,6 +46,23 @@ def build_result_table(
             *([times.get(label, "")] if times else []),
         )
     return table
+
+
+def compare_run(run: "Run", data: "PreparedData | None" = None) -> None:
+    """Compare a finished run with labels alone and with baselines, as far as it asks for that.
+
+    Args:
+        run: the run.
+        data: that it was trained on, if they are at hand.
+    """
+    from dualstudent.cli.progress import show_progress
+    from dualstudent.worth import compare_on_features, compare_with_labels
+
+    name = run.folder.name
+    with show_progress(console) as progress:
+        compare_with_labels(run, progress.make_callback(f"{name}, labels alone"), data)
+    with show_progress(console, "epochs") as progress:
+        compare_on_features(run, progress.make_callback(f"{name}, cross-validation"), data)
 
 
 def print_comparison(title: str, shown: "ComparisonTable", where: str) -> None:

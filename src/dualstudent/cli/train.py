@@ -59,10 +59,9 @@ def train(
     """
     from dualstudent.cli.own_images import choose_recipe, prepare_images, print_next_steps
     from dualstudent.cli.progress import show_progress
-    from dualstudent.cli.results import print_result
+    from dualstudent.cli.results import compare_run, print_result
     from dualstudent.runs import train as train_by
     from dualstudent.training.run import Run
-    from dualstudent.worth import compare_on_features, compare_with_labels
 
     changes = set_ or []
     seconds = _read_budget(budget, changes)
@@ -76,11 +75,7 @@ def train(
     )
     with show_progress(console) as progress:
         run = train_by(chosen, folder, progress.make_callback(folder.name), prepared, opponent)
-        alone = progress.make_callback(f"{folder.name}, labels alone")
-        compare_with_labels(run, alone, prepared)
-    with show_progress(console, "epochs") as progress:
-        folds = progress.make_callback(f"{folder.name}, cross-validation")
-        compare_on_features(run, folds, prepared)
+    compare_run(run, prepared)
     print_result(run)
     if chosen.data.path is not None:
         print_next_steps(run)

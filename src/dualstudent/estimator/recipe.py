@@ -82,6 +82,7 @@ def _choose_for_images(wanted: Table, images: ImageSamples, data: PreparedData) 
         unlabeled=0 if data.fully_labeled else len(data.unlabeled),
         may_be_mirrored=may_be_mirrored(images.pixels[data.labeled], data.labels[data.labeled]),
         gpu=device.gpu,
+        on_features="trunk" in wanted,
     )
     return choose_recipe(facts, wanted).table
 

@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING
 
 from dualstudent.errors import UserError
 from dualstudent.experiments.baselines import Record, measure_baselines
-from dualstudent.experiments.comparison import (
-    Comparison,
-    ComparisonRequest,
-    Equal,
-    plan_comparison,
-)
+from dualstudent.experiments.comparison import Comparison, plan_comparison
 from dualstudent.experiments.comparison_table import (
     build_comparison_table,
     find_part,
@@ -22,6 +17,7 @@ from dualstudent.experiments.comparison_table import (
 )
 from dualstudent.experiments.figures.comparison import draw_comparison
 from dualstudent.experiments.page import Heading, write_page
+from dualstudent.experiments.request import ComparisonRequest, Equal
 from dualstudent.experiments.results import FinishedRuns, read_headline
 from dualstudent.experiments.rows import CEILING
 from dualstudent.experiments.schema import Cell

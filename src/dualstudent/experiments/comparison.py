@@ -1,12 +1,11 @@
-"""A comparison of methods: what was asked for, its runs, and the file that identifies it."""
+"""A comparison of methods: its runs, and the file that identifies it."""
 
 import json
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import cast
 
 from dualstudent.atomic import atomic_write
 from dualstudent.data.images.cache import decode_images, measure_images
@@ -16,6 +15,12 @@ from dualstudent.data.prepared import PreparedData
 from dualstudent.data.transforms.policy import Transforms
 from dualstudent.errors import UserError
 from dualstudent.experiments.lengths import measure_lengths
+from dualstudent.experiments.request import (
+    MOST_SEEDS,
+    ComparisonRequest,
+    check_request,
+    find_key,
+)
 from dualstudent.experiments.rows import CEILING, Row, make_ceiling, parse_row
 from dualstudent.experiments.schema import Cell
 from dualstudent.generators import preserve_rng
@@ -33,89 +38,7 @@ from dualstudent.training.forecast import use_one_process
 from dualstudent.training.run import Run
 from dualstudent.training.trainer import Trainer
 
-Equal = Literal["steps", "time"]
 _Build = Callable[[int | str, list[str]], Recipe]  # from labels and changes of the method
-
-_MOST_SEEDS = 1000
-_REFUSED_CHANGES = {
-    "seed": "the seeds are 0, 1, …; set their number with --seeds",
-    "data.split_seed": "the draws of labels are 0, 1, …; set their number with --seeds",
-    "data.labels": "set the numbers of labels with --labels",
-    "method.name": "name the methods with --methods",
-}
-
-
-@dataclass(frozen=True)
-class ComparisonRequest:
-    """What the user asked for.
-
-    Attributes:
-        methods: the rows, as ``METHOD`` or ``METHOD:key=value``.
-        recipe: name or path of the recipe that all share; or
-        data: own images, for which a recipe is chosen that suits each method.
-        labels: numbers of labels; the columns. Default: that of the recipe.
-        seeds: number of label draws, the same for all methods.
-        initial_states: runs per draw that differ in everything random but the labels.
-        equal: whether all methods take the same steps, or the time of the first one.
-        changes: ``"key=value"`` settings of every run; ``method.…`` where a method has it.
-        out: folder of the results.
-        baselines: whether classifiers of scikit-learn are rows, too.
-        ceiling: whether supervised learning from all labels is a row, too, as a reference.
-    """
-
-    methods: tuple[str, ...]
-    recipe: str | None = None
-    data: Path | None = None
-    labels: tuple[int | str, ...] = ()
-    seeds: int = 5
-    initial_states: int = 1
-    equal: Equal = "steps"
-    changes: tuple[str, ...] = ()
-    out: Path | None = None
-    baselines: bool = False
-    ceiling: bool = False
-
-    @property
-    def name(self) -> str:
-        """Name of the recipe or of the images."""
-        path = Path(self.recipe or self.data or "").resolve()
-        return path.name if path.is_dir() else path.stem
-
-    @property
-    def folder(self) -> Path:
-        """Folder of the results."""
-        return self.out or Path("runs/compare") / self.name
-
-    @property
-    def runs_folder(self) -> Path:
-        """Folder of the runs."""
-        return self.folder / "runs"
-
-    @property
-    def command(self) -> str:
-        """The command that makes this request."""
-        words = ["dualstudent", "compare", *([self.recipe] if self.recipe else [])]
-        words += ["--data", str(self.data)] if self.data else []
-        words += ["--methods", ",".join(self.methods), "--seeds", str(self.seeds)]
-        words += ["--labels", ",".join(map(str, self.labels))] if self.labels else []
-        words += ["--initial-states", str(self.initial_states)] if self.initial_states > 1 else []
-        words += ["--equal", self.equal] if self.equal != "steps" else []
-        words += ["--baselines"] if self.baselines else []
-        words += ["--ceiling"] if self.ceiling else []
-        words += [word for change in self.changes for word in ("--set", change)]
-        words += ["--out", str(self.out)] if self.out else []
-        return shlex.join(words)
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """What all runs in a folder must share. Rows, labels and seeds can be added later."""
-        return {
-            "recipe": self.recipe,
-            "data": str(self.data.absolute()) if self.data else None,
-            "set": list(self.changes),
-            "equal": self.equal,
-            "first method": self.methods[0] if self.equal == "time" else None,
-        }
 
 
 @dataclass(frozen=True)
@@ -177,7 +100,7 @@ def plan_comparison(request: ComparisonRequest, progress: Progress | None = None
         UserError: if names or settings are wrong, a method does not fit, there are not so many
             labels, or the folder holds something else.
     """
-    _check_request(request)
+    check_request(request)
     rows = [parse_row(text) for text in request.methods]
     lengths = _read_lengths(request)
     build, default = _find_builder(request, progress)
@@ -200,30 +123,8 @@ def plan_comparison(request: ComparisonRequest, progress: Progress | None = None
     return comparison
 
 
-def _check_request(request: ComparisonRequest) -> None:
-    if not request.methods:
-        raise UserError("name the methods with --methods A,B ('dualstudent methods' lists them)")
-    if (request.recipe is None) == (request.data is None):
-        raise UserError("name either a recipe ('dualstudent recipes' lists them), or --data FOLDER")
-    if not 1 <= request.seeds <= _MOST_SEEDS or request.initial_states < 1:
-        raise UserError(
-            f"--seeds {request.seeds} --initial-states {request.initial_states}: use 1 to "
-            f"{_MOST_SEEDS} seeds, and at least one initial state"
-        )
-    if request.ceiling and request.data is not None:
-        raise UserError("--ceiling needs the labels of all training images; leave it out")
-    for change in request.changes:
-        key = _find_key(change)
-        if key in _REFUSED_CHANGES:
-            raise UserError(f"--set {key}: {_REFUSED_CHANGES[key]}")
-
-
-def _find_key(change: str) -> str:
-    return change.partition("=")[0].strip()
-
-
 def _is_of_method(change: str) -> bool:
-    return _find_key(change).startswith("method.")
+    return find_key(change).startswith("method.")
 
 
 def _build_recipes(
@@ -257,7 +158,7 @@ def _find_owners(change: str, rows: Sequence[Row]) -> list[Row]:
 
     If none has it, it is for all, so that it is refused with a suggestion.
     """
-    return [row for row in rows if row.has_setting(_find_key(change))] or list(rows)
+    return [row for row in rows if row.has_setting(find_key(change))] or list(rows)
 
 
 def _find_builder(
@@ -417,4 +318,4 @@ def _seed(recipe: Recipe, draw: int, state: int) -> Recipe:
     The first state of a draw has its seed, as in a run without ``split_seed``.
     """
     data = recipe.data.model_copy(update={"split_seed": draw})
-    return recipe.model_copy(update={"seed": draw + _MOST_SEEDS * state, "data": data})
+    return recipe.model_copy(update={"seed": draw + MOST_SEEDS * state, "data": data})

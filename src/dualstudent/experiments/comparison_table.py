@@ -6,7 +6,8 @@ from pathlib import Path
 from statistics import fmean
 
 from dualstudent.experiments.baselines import EXPLANATION
-from dualstudent.experiments.comparison import Comparison, ComparisonRequest
+from dualstudent.experiments.comparison import Comparison
+from dualstudent.experiments.request import ComparisonRequest
 from dualstudent.experiments.results import FinishedRuns, format_spread
 from dualstudent.experiments.rows import CEILING
 from dualstudent.experiments.scores import Score

@@ -57,6 +57,12 @@ def _find_methods() -> tuple[type[Method], ...]:
 METHODS = _find_methods()
 
 
+def find_method(settings: MethodSettings) -> type[Method]:
+    """Return the class of the method that has these settings."""
+    (kind,) = (method for method in METHODS if method.Settings is type(settings))
+    return kind
+
+
 def list_settings(name: str) -> set[str]:
     """Return the keys of the settings of a method; empty if there is no such method.
 

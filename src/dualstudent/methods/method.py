@@ -120,7 +120,7 @@ class Method(nn.Module, ABC):
     Attributes:
         Settings: the class of the method's settings.
         summary: one line for ``dualstudent methods``.
-        views: the views that the method needs; an instance may need others, by its settings.
+        views: the views that the method needs; of an instance, those of its settings.
         remembers_samples: whether it keeps state for each sample, which cannot be distributed.
     """
 
@@ -135,6 +135,7 @@ class Method(nn.Module, ABC):
     ) -> None:
         super().__init__()
         self.settings = settings = settings or self.Settings()  # type: ignore[call-arg]
+        self.views = self.choose_views(settings)
         if len(students) != settings.student_count:
             raise ValueError(
                 f"{settings.name} trains {settings.student_count} student(s), got {len(students)}"
@@ -142,6 +143,11 @@ class Method(nn.Module, ABC):
         _check_different_states(students)
         self.students = nn.ModuleList(students)
         self.averages = nn.ModuleDict()
+
+    @classmethod
+    def choose_views(cls, settings: MethodSettings) -> Views:
+        """Return the views that the method needs with these settings."""
+        return cls.views
 
     @abstractmethod
     def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:

@@ -1,10 +1,8 @@
 """Supervised: the baseline that learns from labeled samples only."""
 
-from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import Field
-from torch import nn
 
 from dualstudent.batch import Batch, Policy, Views
 from dualstudent.methods.method import Method, MethodSettings, StudentLoss
@@ -35,11 +33,10 @@ class Supervised(Method):
     settings: SupervisedSettings
     views = Views(labeled=("weak",), unlabeled=())
 
-    def __init__(
-        self, students: Sequence[nn.Module], settings: SupervisedSettings | None = None
-    ) -> None:
-        super().__init__(students, settings)
-        self.views = Views(labeled=(self.settings.view,), unlabeled=())
+    @classmethod
+    def choose_views(cls, settings: MethodSettings) -> Views:
+        assert isinstance(settings, SupervisedSettings)
+        return Views(labeled=(settings.view,), unlabeled=())
 
     def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:
         logits = [student(batch.views[0]).class_logits for student in self.students]

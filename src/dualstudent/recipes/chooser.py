@@ -51,6 +51,7 @@ class ImageFacts:
         unlabeled: number of images for the unsupervised terms; 0 if all have a label.
         may_be_mirrored: whether mirror images look like their class.
         gpu: the GPU that is used; None for a CPU.
+        on_features: whether the features of a trunk take the place of the images.
     """
 
     channels: int
@@ -59,6 +60,7 @@ class ImageFacts:
     unlabeled: int
     may_be_mirrored: bool
     gpu: Literal["cuda", "mps"] | None
+    on_features: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,16 +89,13 @@ def choose_recipe(facts: ImageFacts, wanted: Table | None = None) -> Choice:
         [16, 32, 64]
     """
     wanted = wanted or {}
-    network, why_network = _choose_network(facts, "trunk" in wanted)
-    views, why_views = _choose_views(facts, find_method(wanted), "trunk" in wanted)
+    network, why_network = _choose_network(facts)
+    views, why_views = _choose_views(facts, find_method(wanted))
     batch = _choose_batch(facts, wanted.get("batch", {}))
     # At least 1: training refuses a batch that cannot be filled, and says why.
     size, labeled = batch["size"], batch["labeled"]
     per_epoch = max(1, count_epoch_steps(facts.labeled, facts.unlabeled, size, labeled))
-    steps = _STEPS_ON_CUDA if facts.gpu == "cuda" else _STEPS
-    if "trunk" in wanted:
-        steps = _HEAD_STEPS
-    default = max(_FEWEST_EPOCHS, round(steps / per_epoch))
+    default = max(_FEWEST_EPOCHS, round(_choose_steps(facts) / per_epoch))
     epochs = wanted.get("schedule", {}).get("epochs", default)
     reasons = {
         "network.name": why_network,
@@ -130,9 +129,7 @@ def make_table(
         "method": _choose_method(name, epochs, facts),
         "batch": dict(batch),
         "optimizer": {
-            "learning_rate": _HEAD_LEARNING_RATE
-            if "trunk" in wanted
-            else _choose_learning_rate(name, trained),
+            "learning_rate": _choose_learning_rate(facts, name, trained),
             "weight_decay": 5e-4,
             "decay_norms_and_biases": False,
         },
@@ -205,7 +202,15 @@ def _find_network(chosen: Table, wanted: Table) -> str:
     return str(_look_up(wanted, "network", "name") or chosen["name"])
 
 
-def _choose_learning_rate(method: str, network: str) -> float:
+def _choose_steps(facts: ImageFacts) -> int:
+    if facts.on_features:
+        return _HEAD_STEPS
+    return _STEPS_ON_CUDA if facts.gpu == "cuda" else _STEPS
+
+
+def _choose_learning_rate(facts: ImageFacts, method: str, network: str) -> float:
+    if facts.on_features:
+        return _HEAD_LEARNING_RATE
     if method == "dual-student":
         return _LEARNING_RATE
     return LEARNING_RATES.get(network, _LEARNING_RATE)
@@ -231,8 +236,8 @@ def _look_up(wanted: Table, section: str, key: str) -> Any:
     return table.get(key) if isinstance(table, dict) else None
 
 
-def _choose_network(facts: ImageFacts, on_features: bool) -> tuple[Table, str]:
-    if on_features:
+def _choose_network(facts: ImageFacts) -> tuple[Table, str]:
+    if facts.on_features:
         return HEADS, "learns from the features of the trunk"
     if facts.gpu == "cuda" and facts.channels == 3:
         if facts.size >= _PHOTO:
@@ -246,9 +251,7 @@ def _choose_network(facts: ImageFacts, on_features: bool) -> tuple[Table, str]:
     return {"name": "whitened-cnn"} | chosen, "learns fastest on a CPU"
 
 
-def _choose_views(
-    facts: ImageFacts, method: str, on_features: bool
-) -> tuple[Table, dict[str, str]]:
+def _choose_views(facts: ImageFacts, method: str) -> tuple[Table, dict[str, str]]:
     """Choose weak and strong views, with reasons."""
     flip = facts.may_be_mirrored
     weak: Table = {"translate": max(1, facts.size // 14), "flip": flip}
@@ -261,7 +264,7 @@ def _choose_views(
         if flip
         else "mirror images may be of another class, as those of digits are",
     }
-    if facts.channels == 3 and not on_features:  # a trunk knows what colors mean
+    if facts.channels == 3 and not facts.on_features:  # a trunk knows what colors mean
         weak["jitter"] = _COLOR
         reasons["transforms.weak.jitter"] = (
             "with few labels a network would learn the colors that these few images happen to have"

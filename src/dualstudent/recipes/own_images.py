@@ -64,10 +64,11 @@ def validate_request(where: Table, changes: Sequence[str] = ()) -> Recipe:
         UserError: if a setting is invalid.
     """
     wanted = merge({"data": where}, apply_changes({}, changes))
-    unknown = ImageFacts(3, _SMALLEST, LABELED, UNLABELED, may_be_mirrored=False, gpu=None)
+    on_features = "trunk" in wanted
+    unknown = ImageFacts(3, _SMALLEST, LABELED, UNLABELED, False, None, on_features)
     batch = {"size": LABELED + UNLABELED, "labeled": LABELED}
     refused: list[UserError] = []
-    names = [HEADS["name"]] if "trunk" in wanted else list(LEARNING_RATES)
+    names = [HEADS["name"]] if on_features else list(LEARNING_RATES)
     for name in names:  # the network, and so its valid keys, are not chosen yet
         table = make_table(unknown, {}, {"name": name}, batch, 1, wanted)
         try:
@@ -110,7 +111,13 @@ def complete_recipe(
     data, reasons = _choose_data(check, gpu == "cuda", by_labels, wanted.get("data", {}))
     labeled, unlabeled = _count_samples(check, data)
     facts = ImageFacts(
-        data["channels"], data["image_size"], labeled, unlabeled, check.may_be_mirrored, gpu
+        data["channels"],
+        data["image_size"],
+        labeled,
+        unlabeled,
+        check.may_be_mirrored,
+        gpu,
+        on_features=asked.trunk is not None,
     )
     choice = choose_recipe(facts, wanted)
     where = asked.data.model_dump(mode="json", exclude_unset=True)

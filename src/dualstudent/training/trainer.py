@@ -17,7 +17,7 @@ from dualstudent.data.prepared import Origin, PreparedData
 from dualstudent.data.samples import Samples
 from dualstudent.errors import UserError
 from dualstudent.generators import derive_seed, preserve_rng
-from dualstudent.methods import METHODS, Method, StudentLoss, Task
+from dualstudent.methods import Method, StudentLoss, Task, find_method
 from dualstudent.networks.build import build_network
 from dualstudent.networks.network import Network
 from dualstudent.optimization.optimizers import clip_gradient, set_learning_rate
@@ -316,7 +316,7 @@ def build_method(recipe: Recipe, data: PreparedData, before: Method | None = Non
     if recipe.optimizer.trunk_scale == 0:  # first, too: copies of a student are frozen like it
         for student in students:
             student.freeze_trunk()
-    method = _find_method_class(recipe)(students, recipe.method)
+    method = find_method(recipe.method)(students, recipe.method)
     task = Task(
         recipe.schedule.epochs,
         len(data.labels),
@@ -330,11 +330,6 @@ def build_method(recipe: Recipe, data: PreparedData, before: Method | None = Non
     if recipe.ema is not None:
         method.keep_averages()
     return method
-
-
-def _find_method_class(recipe: Recipe) -> type[Method]:
-    (kind,) = (method for method in METHODS if method.Settings is type(recipe.method))
-    return kind
 
 
 def _fit_students(students: Sequence[Network], samples: Samples) -> None:
@@ -393,7 +388,7 @@ def _check_processes(recipe: Recipe, handed_over: bool) -> None:
     if recipe.device.processes == 1:
         return
     for stage in recipe.split_stages():
-        if _find_method_class(stage).remembers_samples:
+        if find_method(stage.method).remembers_samples:
             raise UserError(
                 f"method.name = {stage.method.name!r} stores predictions of each sample and cannot "
                 f"be used with device.processes = {recipe.device.processes}; use 1"

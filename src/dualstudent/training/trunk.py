@@ -7,9 +7,8 @@ from dualstudent.data.features import Standardization
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import Samples
 from dualstudent.errors import UserError
-from dualstudent.methods.method import MethodSettings
+from dualstudent.methods import MethodSettings, find_method
 from dualstudent.parallel import Progress
-from dualstudent.recipes.chooser import uses_strong_views
 from dualstudent.recipes.schema import Recipe
 from dualstudent.settings import Settings
 from dualstudent.trunks.features import keep_features
@@ -93,5 +92,5 @@ def rebuild_trunk(
     return StandardizedTrunk(trunk, scale)
 
 
-def _needs_strong_views(method: MethodSettings) -> bool:
-    return uses_strong_views(method.name) or getattr(method, "view", "weak") == "strong"
+def _needs_strong_views(settings: MethodSettings) -> bool:
+    return any("strong" in policies for policies in find_method(settings).choose_views(settings))
