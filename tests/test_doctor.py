@@ -56,7 +56,7 @@ def test_teachers_and_averages_are_watched() -> None:
 
 def examine_as(kind: type[Method], monkeypatch: pytest.MonkeyPatch, *changes: str) -> Diagnosis:
     """``kind`` takes the place of the method whose settings it has."""
-    monkeypatch.setattr("dualstudent.training.trainer.METHODS", (kind,))
+    monkeypatch.setattr("dualstudent.methods.METHODS", (kind,))
     return examine(small_recipe(*changes_for(kind), *changes), steps=3)
 
 
