@@ -29,11 +29,14 @@ from dualstudent.training.forecast import estimate_seconds, fit_epochs
 from dualstudent.training.inspection import inspect_features
 from dualstudent.training.run import Run
 from dualstudent.training.trunk import use_trunk
+from dualstudent.training.trunk_choice import choose_trunk
 from dualstudent.worth import can_measure, learns_from_unlabeled, make_opponent
 
 
 @dataclass(frozen=True)
 class _Chosen:
+    asked: Recipe
+    changes: Sequence[str]  # of the user, and the trunk if it helps
     recipe: Recipe
     opponent: Recipe | None  # that learns from the labels alone
     reasons: dict[str, str]
@@ -57,7 +60,7 @@ def choose_recipe(
     """
     chosen = _choose(asked, asked.data.list_images(), changes, baseline)
     if budget is not None:
-        chosen = _fit_into(budget, chosen, asked, changes)
+        chosen = _fit_into(budget, chosen)
     recipe, data = chosen.recipe, chosen.data
     print_line(console, "the recipe chosen for these images; change anything by --set KEY=VALUE:")
     for key, reason in chosen.reasons.items():
@@ -108,10 +111,13 @@ def print_next_steps(run: Run) -> None:
     print_line(console, f"to see what to label next: dualstudent label {folder} -o labels.csv")
 
 
-def _fit_into(budget: float, chosen: _Chosen, asked: Recipe, changes: Sequence[str]) -> _Chosen:
+def _fit_into(budget: float, chosen: _Chosen) -> _Chosen:
     """Choose as many epochs as fit into ``budget`` seconds, with the training on labels alone."""
     epochs = fit_epochs(chosen.recipe, chosen.data, budget, chosen.opponent)
-    recipe, _ = complete_recipe(asked, chosen.found, [*changes, f"schedule.epochs={epochs}"])
+    if chosen.recipe.trunk is not None and epochs >= chosen.recipe.epochs:
+        return chosen  # heads on features are done by then; more would only fit the few labels
+    changes = [*chosen.changes, f"schedule.epochs={epochs}"]
+    recipe, _ = complete_recipe(chosen.asked, chosen.found, changes)
     opponent = make_opponent(recipe, chosen.data) if chosen.opponent else None
     together = ", with the training on labels alone" if opponent else ""
     why = f"as many as fit into {format_estimate(budget)} here{together}"
@@ -137,15 +143,20 @@ def _describe_baseline(chosen: _Chosen) -> str:
 def _choose(asked: Recipe, listing: Listing, changes: Sequence[str], baseline: bool) -> _Chosen:
     with show_progress(console, "files") as progress:
         measured = measure_images(listing, progress=progress.make_callback("measuring"))
+        reading = progress.make_callback("reading labeled images")
+        trunk = choose_trunk(asked, listing, changes, measured, reading)
+    asked, changes = trunk.asked, trunk.changes
     size, channels = choose_form(asked, *measured)
     images = _decode(listing, size, channels)
     found = _check(images)
     recipe, reasons = complete_recipe(asked, found, changes)
+    for key, reason in trunk.reasons.items():
+        reasons[key] = f"{reasons[key]}; {reason}"
     if recipe.data.channels != channels:  # gray images that are stored in color
         images = _decode(listing, size, recipe.data.channels)
     data = _prepare(recipe, images)
     opponent = make_opponent(recipe, data) if baseline else None
-    return _Chosen(recipe, opponent, reasons, data, found)
+    return _Chosen(asked, changes, recipe, opponent, reasons, data, found)
 
 
 def _decode(listing: Listing, size: int, channels: Channels) -> DecodedImages:

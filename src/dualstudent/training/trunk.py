@@ -44,6 +44,7 @@ def use_trunk(recipe: Recipe, data: PreparedData, progress: Progress | None = No
         settings.weak_views,
         settings.strong_views,
         settings.seed,
+        precision=settings.precision,
         progress=progress,
         device=recipe.device.gpu or "cpu",
     )

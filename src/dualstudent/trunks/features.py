@@ -25,7 +25,7 @@ from dualstudent.parallel import Progress, count_cores, map_threads, one_thread_
 from dualstudent.signals import Interrupted, StopRequest
 from dualstudent.trunks.samples import KeptFeatures, KeptRows, pick_some
 from dualstudent.trunks.store import KEY, FeatureStore
-from dualstudent.trunks.trunk import PIECE, FrozenTrunk
+from dualstudent.trunks.trunk import PIECE, FrozenTrunk, Precision
 
 _VERSION = 1  # of the way in which views are made
 _READ = 256  # images that are read together
@@ -38,6 +38,7 @@ def keep_features(
     strong_views: int = 8,
     seed: int = 0,
     *,
+    precision: Precision = "32-true",
     progress: Progress | None = None,
     folder: Path | None = None,
     device: torch.device | str = "cpu",
@@ -54,6 +55,7 @@ def keep_features(
         weak_views: number of weak views of every training image; test images have one.
         strong_views: number of strong views of every training image.
         seed: seed of the views.
+        precision: of the trunk for weak and strong views; clean images always have the full one.
         progress: receives the number of views that are done.
         folder: cache folder; default: $DUALSTUDENT_CACHE, else the user's cache folder.
         device: device of the trunk.
@@ -66,7 +68,7 @@ def keep_features(
         Interrupted: after Ctrl-C, SIGTERM or SIGHUP; what has been computed is kept.
     """
     cache, trunk = find_cache_folder(folder), trunk.to(device)
-    plan = partial(_plan, trunk=trunk, seed=seed, cache=cache)
+    plan = partial(_plan, trunk=trunk, seed=seed, precision=precision, cache=cache)
     train = plan(data.train, weak_views, strong_views)
     test = plan(data.test, 1, 0)
     try:
@@ -91,6 +93,7 @@ class _View:
         images: the N images.
         keys: N hashes of their pixels.
         policy: of the view; None if it is clean.
+        precision: of the trunk.
         seed: seed of the views.
         number: number of the view.
         name: of the folder of its features.
@@ -100,6 +103,7 @@ class _View:
     images: ImageSamples
     keys: Sequence[bytes]
     policy: Policy | None
+    precision: Precision
     seed: int
     number: int
     name: str
@@ -131,7 +135,10 @@ class _View:
         self, trunk: FrozenTrunk, device: torch.device, chunk: list[int]
     ) -> NDArray[np.float16]:
         views = torch.cat([self._make_view(index) for index in chunk])
-        vectors: NDArray[np.float16] = trunk(views.to(device)).half().cpu().numpy()
+        # Clean images in full precision, so that a model is tested as it will answer.
+        mixed = self.policy is not None and self.precision == "bf16-mixed"
+        with torch.autocast(device.type, torch.bfloat16, enabled=mixed):
+            vectors: NDArray[np.float16] = trunk(views.to(device)).half().cpu().numpy()
         return vectors
 
     def _make_view(self, index: int) -> torch.Tensor:
@@ -144,7 +151,13 @@ class _View:
 
 
 def _plan(
-    samples: Samples, weak: int, strong: int, trunk: FrozenTrunk, seed: int, cache: Path
+    samples: Samples,
+    weak: int,
+    strong: int,
+    trunk: FrozenTrunk,
+    seed: int,
+    precision: Precision,
+    cache: Path,
 ) -> list[_View]:
     """List all views of some images, the clean one first."""
     if isinstance(samples, KeptFeatures):
@@ -161,12 +174,15 @@ def _plan(
         transform = None if policy is None else images.transforms[policy]
         if transform is not None and transform.is_empty:
             continue  # such views are clean
-        how = (_VERSION, fingerprint, images.normalization, images.shape, transform)
+        how: tuple[object, ...] = (_VERSION, fingerprint, images.normalization, images.shape)
+        how += (transform,)
+        if policy is not None and precision != "32-true":
+            how = (*how, precision)
         for number in range(count):
             settings = repr(how if policy is None else (*how, seed, policy, number))
             name = f"features-{hashlib.blake2b(settings.encode(), digest_size=12).hexdigest()}"
             store = FeatureStore(cache / name, trunk.features)
-            views.append(_View(images, keys, policy, seed, number, name, store))
+            views.append(_View(images, keys, policy, precision, seed, number, name, store))
     return views
 
 

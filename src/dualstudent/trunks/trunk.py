@@ -17,6 +17,8 @@ from dualstudent.networks.efficientnet_lite import FEATURES, EfficientNetLiteSet
 from dualstudent.networks.layers import fuse_batch_norm
 from dualstudent.parallel import count_cores, map_threads, one_thread_each
 
+Precision = Literal["32-true", "bf16-mixed"]
+
 PIECE = 16  # images that go through a trunk together
 
 
@@ -30,6 +32,10 @@ class TrunkSettings(EfficientNetLiteSettings):
     weak_views: int = Field(4, ge=1, description="weak views kept of every training image")
     strong_views: int = Field(
         8, ge=0, description="strong views kept of every training image, if the method uses any"
+    )
+    precision: Precision = Field(
+        "32-true",
+        description="of the trunk for kept views; clean images always have the full precision",
     )
     seed: int = Field(
         0, ge=0, description="seed of the kept views; runs with other seeds share them"
@@ -109,17 +115,18 @@ class StandardizedTrunk(nn.Module):
         vectors: Tensor = (self.trunk(images) - self.mean) / self.std
         return vectors
 
-    def compute(self, images: Tensor) -> Tensor:
-        """Compute the features of any number of images, piece by piece, on all cores."""
-        workers = count_cores() if images.device.type == "cpu" else 1
-        pieces = torch.split(images, PIECE)
-        with one_thread_each(), map_threads(self._infer, pieces, workers) as found:
-            return torch.cat(list(found))
 
-    def _infer(self, images: Tensor) -> Tensor:
+def compute_features(trunk: FrozenTrunk | StandardizedTrunk, images: Tensor) -> Tensor:
+    """Compute the features of any number of images, piece by piece, on all cores."""
+
+    def infer(piece: Tensor) -> Tensor:
         with torch.inference_mode():  # of this thread
-            vectors: Tensor = self(images)
+            vectors: Tensor = trunk(piece)
         return vectors
+
+    workers = count_cores() if images.device.type == "cpu" else 1
+    with one_thread_each(), map_threads(infer, torch.split(images, PIECE), workers) as found:
+        return torch.cat(list(found))
 
 
 def build_trunk(settings: TrunkSettings, channels: int) -> FrozenTrunk:

