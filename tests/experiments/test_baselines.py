@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from dualstudent import prepare
-from dualstudent.experiments.baselines import BASELINES, _read_images, predict
+from dualstudent.experiments.baselines import BASELINES, _read_samples, predict
 from tests.support.recipes import small_recipe
 
 
@@ -46,7 +46,7 @@ def test_images_are_pixels_between_0_and_1_with_the_labels_of_the_draw(
     monkeypatch.setattr("dualstudent.trunks.baselines.MOST_UNLABELED", 70)
     monkeypatch.setattr("dualstudent.experiments.baselines._PIECE", 32)
     data = prepare(small_recipe("data.labels=20").data, seed=3)
-    training, labels, test = _read_images(data, seed=3)
+    training, labels, test = _read_samples(data, seed=3)
     assert training.shape == (20 + 70, 64)
     assert (labels[:20] == data.labels[data.labeled].numpy()).all()
     assert (labels[20:] == -1).all()
@@ -56,11 +56,11 @@ def test_images_are_pixels_between_0_and_1_with_the_labels_of_the_draw(
     assert clean is not None
     np.testing.assert_allclose(training[:20], pixels.reshape(20, 64).numpy() / 255, rtol=1e-6)
     np.testing.assert_allclose(test, clean.reshape(-1, 64).numpy() / 255, rtol=1e-6)
-    again, *_ = _read_images(data, seed=3)
+    again, *_ = _read_samples(data, seed=3)
     np.testing.assert_array_equal(training, again)
 
 
 def test_large_images_are_made_smaller() -> None:
     data = prepare(small_recipe("data.image_size=40", "data.images=100").data, seed=0)
-    training, _, _ = _read_images(data, seed=0)
+    training, _, _ = _read_samples(data, seed=0)
     assert training.shape == (100, 32 * 32)

@@ -85,8 +85,8 @@ def test_a_trunk_is_chosen_where_it_helps(tmp_path: Path) -> None:
     chosen = choose(tmp_path / "told", "seed=1")
     assert chosen.asked.trunk is not None
     assert chosen.asked.seed == 1
-    assert chosen.changes == ["seed=1", "trunk.name=efficientnet-lite0"]
-    assert "wrong in 0 % by the features of efficientnet-lite0" in chosen.reasons["trunk.name"]
+    assert chosen.changes == ["seed=1", "trunk.name=efficientnet-lite2", "trunk.image_size=224"]
+    assert "wrong in 0 % by the features of efficientnet-lite2" in chosen.reasons["trunk.name"]
     refused = choose(tmp_path / "hidden")
     assert refused.asked.trunk is None
     assert "by pixels" in refused.reasons["network.name"]
@@ -117,9 +117,9 @@ def test_digits_do_not_need_it() -> None:
 def test_photos_need_it(data_folder: Path) -> None:
     folders = sorted((data_folder / "clothing" / "train").iterdir())
     photos = [path for folder in folders for path in sorted(folder.iterdir())[:10]]
-    pixels = [ImageOps.fit(Image.open(path).convert("RGB"), (96, 96)) for path in photos]
+    fitted = [ImageOps.fit(Image.open(path).convert("RGB"), (96, 96)) for path in photos]
     found = try_trunk(
-        torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2),
+        torch.from_numpy(np.stack([np.asarray(photo) for photo in fitted])).permute(0, 3, 1, 2),
         torch.tensor([folders.index(path.parent) for path in photos]),
         SETTINGS.model_copy(update={"image_size": 96}),
     )

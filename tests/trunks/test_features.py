@@ -116,6 +116,18 @@ def test_as_many_views_as_asked_for_are_drawn_evenly(
     assert (views != clean).any(dim=2).float().mean() > 0.5
 
 
+def test_views_in_bfloat16_and_clean_images_in_full_precision(tmp_path: Path) -> None:
+    module = nn.Sequential(nn.Conv2d(3, FEATURES, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    trunk, data = FrozenTrunk(module, FEATURES), make_data()
+    exact = keep_features(data, trunk, 1, 1, folder=tmp_path)
+    rounded = keep_features(data, trunk, 1, 1, precision="bf16-true", folder=tmp_path)
+    assert torch.equal(all_clean(rounded), all_clean(exact))
+    for policy in ("weak", "strong"):
+        off = (all_views(rounded, policy)[0] - all_views(exact, policy)[0]).abs()
+        assert 0 < off.mean() < 0.02  # of a standard deviation of 1; bfloat16 has 8 bits
+    assert next(module.parameters()).dtype == torch.float32
+
+
 def test_views_are_those_of_the_transforms(tmp_path: Path) -> None:
     """One weak view per image: a flip and a shift that some generator would draw as well."""
     data = make_data(6, 0)

@@ -26,16 +26,19 @@ from dualstudent.experiments.comparison import Comparison, name_labels
 from dualstudent.experiments.schema import Cell
 from dualstudent.recipes.schema import Recipe
 from dualstudent.signals import Interrupted, StopRequest
-from dualstudent.trunks.baselines import choose_training
+from dualstudent.training.on_features import read_features
+from dualstudent.training.trunk import use_trunk
+from dualstudent.trunks.baselines import INVERSE_PENALTY, choose_training
+from dualstudent.trunks.samples import KeptFeatures
 
 Record: TypeAlias = dict[str, Any]  # a line of runs.csv
 
 BASELINES = ("logistic regression", "SVM", "label spreading", "self-training")
 EXPLANATION = (
-    "Baselines of scikit-learn, on clean images of at most 32 pixels a side: logistic "
-    "regression on pixels; a support vector machine (RBF kernel), label spreading (10 nearest "
-    "neighbors) and self-training (logistic regression, threshold 0.8) on 50 principal components "
-    "of the training images. They use up to 10,000 of the unlabeled images."
+    "Baselines of scikit-learn, on clean images of at most 32 pixels a side, or on the features "
+    "of the trunk: logistic regression; a support vector machine (RBF kernel), label spreading (10 "
+    "nearest neighbors) and self-training (logistic regression, threshold 0.8) on 50 principal "
+    "components of the training images. They use up to 10,000 of the unlabeled images."
 )
 _MOST_PIXELS = 32  # bounds memory
 _COMPONENTS, _NEIGHBORS = 50, 10
@@ -63,15 +66,20 @@ def measure_baselines(comparison: Comparison) -> dict[Cell, list[Record]]:
 
 
 def predict(
-    name: str, training: NDArray[np.float32], labels: NDArray[np.int64], test: NDArray[np.float32]
+    name: str,
+    training: NDArray[np.float32],
+    labels: NDArray[np.int64],
+    test: NDArray[np.float32],
+    inverse_penalty: float = 1.0,
 ) -> NDArray[np.int64]:
     """Train a baseline and return its classes of the test images. Equal arguments, equal classes.
 
     Args:
         name: one of ``BASELINES``.
-        training: (N, d) pixel values in [0, 1].
+        training: (N, d) pixel values in [0, 1], or features.
         labels: (N,) int64, −1 where unknown.
         test: (n, d).
+        inverse_penalty: of logistic regression.
     """
     if name != "logistic regression":
         components = PCA(min(_COMPONENTS, *training.shape), random_state=0).fit(training)
@@ -80,12 +88,13 @@ def predict(
     if name in ("logistic regression", "SVM"):
         training, labels = training[known], labels[known]
     with warnings.catch_warnings(action="ignore"):  # about iterations and missing unlabeled images
-        classes: NDArray[np.int64] = _build(name, len(training)).fit(training, labels).predict(test)
+        model = _build(name, len(training), inverse_penalty).fit(training, labels)
+    classes: NDArray[np.int64] = model.predict(test)
     return classes
 
 
-def _build(name: str, count: int) -> Any:
-    logistic = LogisticRegression(max_iter=1000)
+def _build(name: str, count: int, inverse_penalty: float) -> Any:
+    logistic = LogisticRegression(C=inverse_penalty, max_iter=1000)
     return {
         "logistic regression": logistic,
         "SVM": SVC(C=10),
@@ -101,12 +110,14 @@ def _measure_draw(recipe: Recipe, folder: Path) -> Iterator[Record]:
         for name in BASELINES
     }
     if not all(file.is_file() for file in files.values()):
-        data = prepare(recipe.data, recipe.seed, recipe.transforms, recipe.normalization)
-        training, labels, test = _read_images(data, recipe.seed)
+        images = prepare(recipe.data, recipe.seed, recipe.transforms, recipe.normalization)
+        data = use_trunk(recipe, images)
+        training, labels, test = _read_samples(data, recipe.seed)
+        penalty = 1.0 if recipe.trunk is None else INVERSE_PENALTY
     for name, file in files.items():
         if not file.is_file():
             start = time.perf_counter()
-            wrong = predict(name, training, labels, test) != data.test_labels.numpy()
+            wrong = predict(name, training, labels, test, penalty) != data.test_labels.numpy()
             record = _make_record(name, recipe, wrong, time.perf_counter() - start)
             with atomic_write(file) as partial:
                 partial.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
@@ -126,10 +137,10 @@ def _make_record(name: str, recipe: Recipe, wrong: NDArray[np.bool_], seconds: f
     }
 
 
-def _read_images(
+def _read_samples(
     data: PreparedData, seed: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.float32]]:
-    """Training images, their labels, and test images, as :func:`predict` takes them."""
+    """Training samples, their labels, and test samples, as :func:`predict` takes them."""
     training = choose_training(data, seed)
     return (
         _read_vectors(data.train, training),
@@ -139,7 +150,9 @@ def _read_images(
 
 
 def _read_vectors(samples: Samples, indices: Tensor) -> NDArray[np.float32]:
-    """Clean images as vectors of pixel values in [0, 1]."""
+    """Features, or clean images as vectors of pixel values in [0, 1]."""
+    if isinstance(samples, KeptFeatures):
+        return read_features(samples, indices)
     size = min(samples.shape[-1], _MOST_PIXELS)
     pieces = []
     for some in torch.split(indices, _PIECE):

@@ -2,6 +2,7 @@
 
 from typing import Annotated, Literal
 
+import torch
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -18,6 +19,13 @@ class MLPSettings(NetworkSettings):
     )
     norm: Literal["batch", "layer"] = Field("batch", description="batch or layer normalization")
     dropout: float = Field(0.3, ge=0, lt=1, description="dropout rate after every hidden layer")
+    head_scale: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description="factor of the initial weights of the heads; if they get features themselves, "
+        "small weights fit few labels better",
+    )
 
 
 class MLP(Network):
@@ -31,6 +39,7 @@ class MLP(Network):
         hidden: width of each hidden layer; without any, the heads get the vectors themselves.
         norm: ``"batch"`` or ``"layer"`` normalization.
         dropout: dropout rate after every hidden layer.
+        head_scale: factor of the initial weights of the heads.
 
     Example:
         >>> import torch
@@ -48,6 +57,7 @@ class MLP(Network):
         hidden: tuple[int, ...] = (128, 64),
         norm: str = "batch",
         dropout: float = 0.3,
+        head_scale: float = 1.0,
     ) -> None:
         normalize = nn.BatchNorm1d if norm == "batch" else nn.LayerNorm
         layers: list[nn.Module] = []
@@ -61,6 +71,9 @@ class MLP(Network):
         super().__init__(
             nn.Sequential(*layers), DecoupledHeads((features, *hidden)[-1], classes, False)
         )
+        with torch.no_grad():
+            for parameter in self.heads.parameters():
+                parameter.mul_(head_scale)
 
     def features(self, vectors: Tensor) -> Tensor:
         hidden: Tensor = self.trunk(vectors)

@@ -18,10 +18,11 @@ AS_SET = "as you set it"
 # Networks to choose from, with their learning rates; other networks, and Dual Student, have 0.1.
 LEARNING_RATES = {"whitened-cnn": 0.2, "cnn13": 0.03, "resnext50": 0.03}
 LABELED, UNLABELED = 32, 96  # samples per batch, as in the demo
-HEADS: Table = {"name": "mlp", "hidden": []}  # on the features of a trunk
+HEADS: Table = {"name": "mlp", "hidden": [], "head_scale": 0.01}  # on the features of a trunk
 
 _LEARNING_RATE = 0.1
-_HEAD_LEARNING_RATE = 0.01  # of a linear layer, which fits few labels at once
+_HEAD_LEARNING_RATE = 0.003  # of a linear layer, which fits few labels at once
+_HEAD_THRESHOLD = 0.5  # of FixMatch: features are right more often than sure
 _METHOD = "fixmatch"
 _DUAL_STUDENT = {  # if it is asked for
     "consistency_weight": 10,
@@ -29,7 +30,7 @@ _DUAL_STUDENT = {  # if it is asked for
     "confidence_threshold": 0.6,
 }
 _STEPS, _STEPS_ON_CUDA = 3_000, 20_000
-_HEAD_STEPS = 1_000  # on features of a trunk, more would only fit the few labels
+_HEAD_STEPS = 800  # on features of a trunk, more would only fit the few labels
 _PHOTO = 128  # pixels a side from which a network for photos is chosen
 _LARGE = 48  # pixels a side from which a network has one more block
 _RANDAUGMENT = 2  # operations per strong view
@@ -139,7 +140,7 @@ def make_table(
         "device": _choose_device(facts, trained),
     }
     if facts.on_features and facts.gpu is None and has_fast_bfloat16():
-        chosen["trunk"] = {"precision": "bf16-mixed"}
+        chosen["trunk"] = {"precision": "bf16-true"}
     return merge(chosen, wanted)
 
 
@@ -195,7 +196,9 @@ def suit_method(name: str, epochs: int, shape: tuple[int, ...]) -> Table:
 
 
 def _choose_method(name: str, epochs: int, facts: ImageFacts) -> Table:
-    own = _DUAL_STUDENT if name == "dual-student" else {}
+    own: Table = _DUAL_STUDENT if name == "dual-student" else {}
+    if facts.on_features and name == "fixmatch":
+        own = {"pseudo_label_threshold": _HEAD_THRESHOLD}
     shape = (facts.channels, facts.size, facts.size)
     return {"name": name} | suit_method(name, epochs, shape) | own
 

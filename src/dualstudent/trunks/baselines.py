@@ -19,6 +19,7 @@ Probabilities: TypeAlias = NDArray[np.float64]
 
 BASELINES = ("logistic regression", "nearest neighbors", "label propagation")
 MOST_UNLABELED = 10_000  # bounds time and memory
+INVERSE_PENALTY = 0.01  # of logistic regression; 1, the usual one, is 0.6 points worse on clothes
 
 _VOTERS = 5  # nearest labeled images
 _NEIGHBORS, _SHARPNESS = 10, 3  # of the graph: a weight is a cosine to this power
@@ -64,7 +65,7 @@ def predict_baseline(
 
 
 def _fit_line(vectors: Vectors, labels: Labels, asked: Vectors, classes: int) -> Probabilities:
-    line = LogisticRegression(max_iter=1000).fit(vectors, labels)
+    line = LogisticRegression(C=INVERSE_PENALTY, max_iter=1000).fit(vectors, labels)
     found = np.zeros((len(asked), classes))
     found[:, line.classes_] = line.predict_proba(asked)
     return found

@@ -35,7 +35,7 @@ def keep_features(
     data: PreparedData,
     trunk: FrozenTrunk,
     weak_views: int = 4,
-    strong_views: int = 8,
+    strong_views: int = 4,
     seed: int = 0,
     *,
     precision: Precision = "32-true",
@@ -121,7 +121,7 @@ class _View:
         """Compute what is missing, chunk by chunk; yields the number of images of each chunk."""
         device = next((p.device for p in trunk.parameters()), torch.device("cpu"))
         workers = count_cores() if device.type == "cpu" else 1
-        work = partial(self._compute_chunk, trunk, device)
+        work = partial(self._compute_chunk, trunk.convert(self.precision), device)
         with self.store.lock() as append:
             new = self.find_missing()  # again: another process may have added them
             chunks = [new[start : start + PIECE] for start in range(0, len(new), PIECE)]
@@ -135,10 +135,7 @@ class _View:
         self, trunk: FrozenTrunk, device: torch.device, chunk: list[int]
     ) -> NDArray[np.float16]:
         views = torch.cat([self._make_view(index) for index in chunk])
-        # Clean images in full precision, so that a model is tested as it will answer.
-        mixed = self.policy is not None and self.precision == "bf16-mixed"
-        with torch.autocast(device.type, torch.bfloat16, enabled=mixed):
-            vectors: NDArray[np.float16] = trunk(views.to(device)).half().cpu().numpy()
+        vectors: NDArray[np.float16] = trunk(views.to(device)).half().cpu().numpy()
         return vectors
 
     def _make_view(self, index: int) -> torch.Tensor:
@@ -174,15 +171,14 @@ def _plan(
         transform = None if policy is None else images.transforms[policy]
         if transform is not None and transform.is_empty:
             continue  # such views are clean
-        how: tuple[object, ...] = (_VERSION, fingerprint, images.normalization, images.shape)
-        how += (transform,)
-        if policy is not None and precision != "32-true":
-            how = (*how, precision)
+        # Clean images in full precision, so that a model is tested as it will answer.
+        chosen: Precision = "32-true" if policy is None else precision
+        how = (_VERSION, fingerprint, chosen, images.normalization, images.shape, transform)
         for number in range(count):
             settings = repr(how if policy is None else (*how, seed, policy, number))
             name = f"features-{hashlib.blake2b(settings.encode(), digest_size=12).hexdigest()}"
             store = FeatureStore(cache / name, trunk.features)
-            views.append(_View(images, keys, policy, precision, seed, number, name, store))
+            views.append(_View(images, keys, policy, chosen, seed, number, name, store))
     return views
 
 

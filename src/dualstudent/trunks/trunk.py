@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any, Literal
 
 import torch
@@ -17,7 +18,7 @@ from dualstudent.networks.efficientnet_lite import FEATURES, EfficientNetLiteSet
 from dualstudent.networks.layers import fuse_batch_norm
 from dualstudent.parallel import count_cores, map_threads, one_thread_each
 
-Precision = Literal["32-true", "bf16-mixed"]
+Precision = Literal["32-true", "bf16-true"]
 
 PIECE = 16  # images that go through a trunk together
 
@@ -31,7 +32,7 @@ class TrunkSettings(EfficientNetLiteSettings):
     )
     weak_views: int = Field(4, ge=1, description="weak views kept of every training image")
     strong_views: int = Field(
-        8, ge=0, description="strong views kept of every training image, if the method uses any"
+        4, ge=0, description="strong views kept of every training image, if the method uses any"
     )
     precision: Precision = Field(
         "32-true",
@@ -73,6 +74,7 @@ class FrozenTrunk(nn.Module):
         super().__init__()
         self.module, self.features = module.eval(), features
         self.normalization, self.image_size = normalization, image_size
+        self._dtype = torch.float32
         self.checksum = _hash_tensors(module.state_dict())
         described = repr((str(module), image_size, self.checksum))
         self.fingerprint = hashlib.sha256(described.encode()).hexdigest()
@@ -87,11 +89,20 @@ class FrozenTrunk(nn.Module):
         if size is not None and images.shape[2:] != (size, size):
             shrinks = min(images.shape[2:]) > size
             images = F.interpolate(images, (size, size), mode="bicubic", antialias=shrinks)
-        found = self.module(images)
+        found = self.module(images.to(self._dtype))
         count = images.shape[0]  # not len, which would fix the batch size of exported files
         if not isinstance(found, Tensor) or found.shape != (count, self.features):
             raise UserError(_explain_output(found, count, self.features))
-        return found
+        return found.float()
+
+    def convert(self, precision: Precision) -> "FrozenTrunk":
+        """Return a copy that computes in bfloat16, or itself."""
+        if precision == "32-true":
+            return self
+        converted = deepcopy(self)
+        converted.module.to(torch.bfloat16)
+        converted._dtype = torch.bfloat16
+        return converted
 
 
 class StandardizedTrunk(nn.Module):

@@ -111,6 +111,15 @@ def test_every_image_is_where_its_path_is(data: Path, folder: Path) -> None:
     check_rows(images)
 
 
+def test_photos_whose_short_side_is_the_wanted_one_are_cropped(folder: Path) -> None:
+    photo = np.random.default_rng(0).integers(0, 256, (30, 20, 3), np.uint8)
+    for label in "ab":
+        (folder / "data" / label).mkdir(parents=True)
+        Image.fromarray(photo).save(folder / "data" / label / "photo.png")
+    images = decode_images(list_folder(folder / "data"), 20, folder=folder)
+    assert np.array_equal(images.pixels[images.rows[0]], photo[5:25].transpose(2, 0, 1))
+
+
 def test_gray_on_request(data: Path, folder: Path) -> None:
     images = decode_images(list_folder(data), 8, channels=1, folder=folder)
     gray = pixels_of(images)

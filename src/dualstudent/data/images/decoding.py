@@ -179,10 +179,10 @@ def resize(pixels: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
         size: pixels a side.
 
     Returns:
-        (channels, size, size).
+        (channels, size, size), contiguous.
     """
     image = torch.from_numpy(np.require(pixels, requirements="W"))  # torch wants writable arrays
-    return transforms.resize(image[None], size)[0].numpy()
+    return transforms.resize(image[None], size)[0].contiguous().numpy()
 
 
 def _turn_upright(image: Image.Image) -> Image.Image:
