@@ -26,17 +26,25 @@ TASKS = {
 GRAY = {"digits-8x8", "mnist-5k"}
 MAY_BE_MIRRORED = {"CIFAR-10", "clothing, 32 px", "clothing, 64 px"}
 _MOST = 6_000  # unlabeled images
+_LUMA = np.array([0.299, 0.587, 0.114])  # of red, green and blue, as in Pillow
 _VALIDATION = 0.25  # share of the images, 2,000 at most
 
 
 def prepare_task(
-    task: str, per_class: int | None, seed: int, transforms: Transforms
+    task: str,
+    per_class: int | None,
+    seed: int,
+    transforms: Transforms,
+    most: int = _MOST,
+    gray: bool = False,
 ) -> PreparedData:
     """Labels (None: all), unlabeled images, and validation images in the place of a test part."""
     images, labels = _load(task)
+    if gray:
+        images = (images @ _LUMA).round().astype(np.uint8)[..., None]
     order = np.random.default_rng(seed).permutation(len(labels))
     held_out, rest = np.split(order, [min(2_000, int(_VALIDATION * len(order)))])
-    rest = rest[:_MOST]
+    rest = rest[:most]
     known = np.full(len(rest), -1)
     for label in range(labels.max() + 1):
         chosen = np.flatnonzero(labels[rest] == label)[:per_class]

@@ -62,3 +62,13 @@ def test_without_hidden_layers_the_heads_are_linear_in_the_vectors() -> None:
     vectors = torch.rand(4, 5)
     expected = F.linear(vectors, *network.heads.classify.parameters())
     torch.testing.assert_close(network(vectors).class_logits, expected)
+
+
+def test_heads_may_start_small_and_nothing_else_does() -> None:
+    with seeded_rng("mlp"):
+        usual = MLP(5, 3, hidden=(7,))
+    with seeded_rng("mlp"):
+        small = MLP(5, 3, hidden=(7,), head_scale=0.25)
+    for name, tensor in small.state_dict().items():
+        scale = 0.25 if name.startswith("heads.") else 1
+        assert torch.equal(tensor, scale * usual.state_dict()[name])
