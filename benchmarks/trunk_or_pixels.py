@@ -14,8 +14,9 @@ from pathlib import Path
 import torch
 
 from choose_defaults import train_once
-from dualstudent import PreparedData, Recipe, Transforms
+from dualstudent import PreparedData, Transforms
 from dualstudent.recipes.chooser import ImageFacts, choose_recipe
+from dualstudent.recipes.reading import validate
 from dualstudent.settings import Table
 from dualstudent.training.trunk_choice import try_trunk
 from dualstudent.trunks.trunk import TrunkSettings
@@ -73,7 +74,7 @@ def train_on(task: str, seed: int, data: PreparedData, wanted: Table) -> float:
         on_features="trunk" in wanted,
     )
     table = choose_recipe(facts, wanted | {"seed": seed, "data": {}}).table
-    recipe = Recipe.model_validate(table)
+    recipe = validate(table, task)
     return train_once(recipe, prepare(task, seed, recipe.transforms))["error"]
 
 

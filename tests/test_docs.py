@@ -247,7 +247,7 @@ def test_the_table_of_the_page_on_own_data_is_understood(tmp_path: Path) -> None
 def test_the_program_of_the_page_on_photos_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (program,) = blocks("photos.md", "python")
+    program, _ = blocks("photos.md", "python")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DUALSTUDENT_CACHE", str(tmp_path / "cache"))
     images = np.random.default_rng(0).integers(0, 256, (70, 12, 12, 3), np.uint8)
