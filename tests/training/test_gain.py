@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dualstudent.training.gain import Gain, resample_mean
+from dualstudent.training.gain import Gain, compute_gain, resample_mean
 
 
 @pytest.mark.parametrize("values", [[-100, 0, 0, 100, 100], [0, 0, 50, 100], [7, 7, 7]])
@@ -45,7 +45,23 @@ def test_a_loss_says_which_model_is_used() -> None:
     chosen, why = Gain("validation", 90, 12.0, 10.0, (-3.0, -1.0), "validation", True).describe()
     assert lost in chosen
     assert why.startswith("So predict, label, export and the report use the model from the labels")
+    few, why = Gain("validation", 9, 12.0, 10.0, (-9.0, 5.0), "validation", False).describe()
+    assert "lost 2.0 points (95 % interval -5.0 to 9.0, " in few
+    assert why.startswith("So few images cannot tell which model is better")
     tested, why = Gain("test", 90, 12.0, 10.0, (-3.0, -1.0), None, False).describe("r/labels-only")
     assert lost in tested
     assert why.startswith("Test images must not choose the model")
     assert "r/labels-only" in why
+
+
+def test_labels_alone_are_used_only_if_they_are_clearly_better() -> None:
+    right, wrong = np.zeros(40), np.ones(40)
+    one_more = np.eye(40)[0]
+    for errors, alone, used in (
+        (wrong, right, True),
+        (one_more, right, False),  # 1 of 40 may be chance
+        (right, wrong, False),
+        (right, right, False),
+    ):
+        assert compute_gain("validation", errors, alone).labels_only_used == used
+        assert not compute_gain("test", errors, alone).labels_only_used

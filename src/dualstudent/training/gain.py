@@ -66,9 +66,14 @@ class Gain:
                 f"{labels_only}; as these labels chose it, its error may be too optimistic."
             )
         elif self.points < 0:
+            why = (
+                "Test images must not choose the model"
+                if self.chosen_on is None
+                else "So few images cannot tell which model is better"
+            )
             sentences.append(
-                "Test images must not choose the model, so the one that learned from all images "
-                f"is used; for the other one, give the commands {labels_only} as the run."
+                f"{why}, so the one that learned from all images is used; for the other one, give "
+                f"the commands {labels_only} as the run."
             )
         return sentences
 
@@ -90,8 +95,10 @@ def read_gain(result: dict[str, Any]) -> Gain | None:
 def measure_gain(ours: Trainer, labels_only: Trainer) -> Gain:
     """Compare a trained run with one on the labels alone, which has the same data.
 
-    Only validation images choose the model to use: that with the lower error. Test images never
-    do, because they would no longer tell how good the chosen model is.
+    Only validation images choose the model to use: the labels alone if their error is clearly
+    lower, that is, if the interval is below 0. A few images would often be wrong about a small
+    difference, and unlabeled images usually help. Test images never choose, because they would no
+    longer tell how good the chosen model is.
     """
     part: Literal["test", "validation"] = (
         "validation" if ours.recipe.data.evaluated_part == "validation" else "test"
@@ -105,15 +112,15 @@ def compute_gain(
     labels_only_errors: NDArray[np.float64],
 ) -> Gain:
     """Compare errors (n,) in [0, 1] with and without unlabeled images, on the same n images."""
-    error, labels_only_error = 100 * errors.mean(), 100 * labels_only_errors.mean()
+    interval = resample_mean(100 * (labels_only_errors - errors))
     return Gain(
         part,
         len(errors),
-        float(error),
-        float(labels_only_error),
-        resample_mean(100 * (labels_only_errors - errors)),
+        100 * float(errors.mean()),
+        100 * float(labels_only_errors.mean()),
+        interval,
         None if part == "test" else part,
-        bool(part != "test" and labels_only_error < error),
+        part != "test" and interval[1] < 0,
     )
 
 
