@@ -6,6 +6,7 @@ only their middle is scaled. Not from the paper.
 
 import math
 from collections import OrderedDict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Literal, cast
 
@@ -20,6 +21,7 @@ from dualstudent.networks.network import Network, NetworkSettings
 from dualstudent.networks.weights import Published, load_checked, read_published, read_weights
 
 FEATURES = 1280
+_KNOWN = ("imagenet", "random")  # weights; others are paths
 _STEM = 32
 # Of each stage at scale 1: blocks, kernel, stride, expansion, channels.
 _STAGES = (
@@ -56,15 +58,15 @@ class EfficientNetLiteSettings(NetworkSettings):
     weights: str = Field(
         "imagenet",
         min_length=1,
-        description="initial weights of the trunk: 'imagenet', 'random', or a file of weights, "
-        ".safetensors or a state dict of PyTorch",
+        description="initial weights of the trunk: 'imagenet', 'random', a file of weights, "
+        ".safetensors or a state dict of PyTorch; or the folder of a run on the features of this "
+        "trunk, for trunk and heads",
     )
 
     @field_validator("weights")
     @classmethod
     def _make_absolute(cls, weights: str) -> str:
-        known = weights in ("imagenet", "random")
-        return weights if known else str(Path(weights).expanduser().absolute())
+        return weights if weights in _KNOWN else str(Path(weights).expanduser().absolute())
 
     @property
     def normalization(self) -> Normalization | None:
@@ -111,7 +113,18 @@ class EfficientNetLite(Network):
             head=_make_unit(_scale(_STAGES[-1][-1], self.width), FEATURES),
         )
         super().__init__(nn.Sequential(layers), DecoupledHeads(FEATURES, classes, False))
-        self._weights = weights
+        self.weights = weights
+
+    @property
+    def blocks(self) -> Sequence[nn.Module]:
+        """The first convolution, the inverted residual blocks, and the last convolution."""
+        stem, blocks, head = self.trunk.children()
+        return [stem, *blocks.children(), head]
+
+    def find_folder(self) -> Path | None:
+        """Return the folder that the settings name as weights; None if they name none."""
+        path = Path(self.weights)
+        return path if self.weights not in _KNOWN and path.is_dir() else None
 
     def load_pretrained(self) -> None:
         """Set the trunk to the weights that the settings name.
@@ -119,11 +132,19 @@ class EfficientNetLite(Network):
         Raises:
             UserError: if they are missing or do not fit; the trunk is unchanged then.
         """
-        if self._weights == "random":
+        self.load_trunk(self.weights)
+
+    def load_trunk(self, weights: str) -> None:
+        """Set the trunk to weights: "imagenet", "random" for those that it has, or of a file.
+
+        Raises:
+            UserError: if they are missing or do not fit; the trunk is unchanged then.
+        """
+        if weights == "random":
             return
-        published = self._weights == "imagenet"
-        tensors = read_published(self.published) if published else read_weights(Path(self._weights))
-        where = self.published.package if published else self._weights
+        published = weights == "imagenet"
+        tensors = read_published(self.published) if published else read_weights(Path(weights))
+        where = self.published.package if published else weights
         named = {_translate(name): tensor for name, tensor in tensors.items()}
         trunk = {name: each for name, each in named.items() if not name.startswith("heads.")}
         load_checked(self.trunk, self._fit_channels(trunk, where), where)

@@ -1,7 +1,6 @@
 """Trunks: networks that map images to feature vectors and are not trained."""
 
 import hashlib
-from collections.abc import Mapping
 from typing import Any, Literal
 
 import torch
@@ -73,7 +72,7 @@ class FrozenTrunk(nn.Module):
         super().__init__()
         self.module, self.features = module.eval(), features
         self.normalization, self.image_size = normalization, image_size
-        self.checksum = _hash_tensors(module.state_dict())
+        self.checksum = hash_weights(module)
         described = repr((str(module), image_size, self.checksum))
         self.fingerprint = hashlib.sha256(described.encode()).hexdigest()
 
@@ -147,15 +146,22 @@ def build_trunk(settings: TrunkSettings, channels: int) -> FrozenTrunk:
     chosen = kind.model_validate({"weights": settings.weights})
     network = build_network(chosen, channels, 1, settings.image_size, settings.seed, 0)
     network.load_pretrained()
-    pooled = nn.Sequential(network.trunk, nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    trunk = FrozenTrunk(pooled, FEATURES, settings.normalization, settings.image_size)
+    trunk = FrozenTrunk(
+        pool_maps(network.trunk), FEATURES, settings.normalization, settings.image_size
+    )
     fuse_batch_norm(trunk.module)  # last, as rounding may depend on the machine, and the hash not
     return trunk
 
 
-def _hash_tensors(tensors: Mapping[str, Tensor]) -> str:
+def pool_maps(module: nn.Module) -> nn.Sequential:
+    """Make vectors (B, D) of the maps (B, D, h, w) of a module."""
+    return nn.Sequential(module, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+
+def hash_weights(module: nn.Module) -> str:
+    """Return the SHA-256 of the names and values of all weights."""
     digest = hashlib.sha256()
-    for name, tensor in tensors.items():
+    for name, tensor in module.state_dict().items():
         digest.update(name.encode())
         digest.update(tensor.cpu().reshape(-1).view(uint8).numpy().data)
     return digest.hexdigest()
