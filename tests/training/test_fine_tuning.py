@@ -1,5 +1,6 @@
 """Fine-tuning: the last blocks, frozen statistics, and a start from a run on features."""
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from dualstudent.signals import Interrupted
 from dualstudent.training.checkpoint import read_tensors
 from dualstudent.training.fine_tuning import start_from_run
 from dualstudent.training.predictor import Predictor
+from dualstudent.worth import make_opponent
 from tests.support.digit_files import write_digits
 from tests.support.recipes import small_recipe
 from tests.support.runs import RaisesSignalAt, assert_equal_runs, change_recipe
@@ -133,6 +135,17 @@ def test_a_run_that_has_not_finished_or_has_no_trunk_is_refused(head: Run, tmp_p
     pixels = train(make_recipe("network.name=quick-cnn", "schedule.epochs=1"), tmp_path / "pixels")
     with pytest.raises(UserError, match="has no trunk; name a run on features of"):
         make_tuned(pixels)
+
+
+def test_the_opponent_starts_from_labels_alone(head: Run) -> None:
+    recipe = make_recipe(*TUNED, "method.name=fixmatch", "transforms.strong.cutout=0.5")
+    trainer = Trainer(recipe)
+    assert make_opponent(recipe, trainer.data) is None
+    alone = train(make_recipe(*HEADS, "method.name=supervised"), head.labels_only.folder)
+    opponent = make_opponent(recipe, trainer.data)
+    assert opponent is not None
+    assert opponent.network.model_dump()["weights"] == str(alone.folder.absolute())
+    shutil.rmtree(alone.folder)
 
 
 def test_frozen_blocks_receive_no_gradient_and_keep_their_statistics() -> None:

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from dualstudent.data.transforms.normalization import Normalization
 from dualstudent.errors import UserError
 from dualstudent.networks.layers import DecoupledHeads
-from dualstudent.networks.network import Network, NetworkSettings
+from dualstudent.networks.network import ArchitectureSettings, Network, NetworkSettings
 from dualstudent.networks.weights import Published, load_checked, read_published, read_weights
 
 FEATURES = 1280
@@ -52,15 +52,15 @@ _LAYERS_OF_BLOCK = {
 }
 
 
-class EfficientNetLiteSettings(NetworkSettings):
-    """Settings of all EfficientNet-Lite networks."""
+class EfficientNetLiteSettings(ArchitectureSettings):
+    """Settings of all EfficientNet-Lite networks, trained or frozen."""
 
     weights: str = Field(
         "imagenet",
         min_length=1,
-        description="initial weights of the trunk: 'imagenet', 'random', a file of weights, "
-        ".safetensors or a state dict of PyTorch; or the folder of a run on the features of this "
-        "trunk, for trunk and heads",
+        description="initial weights of the trunk: 'imagenet', 'random', or a file of weights, "
+        ".safetensors or a state dict of PyTorch; for a network that is trained, also the folder "
+        "of a run on features of this trunk, whose heads it gets, too",
     )
 
     @field_validator("weights")
@@ -73,19 +73,25 @@ class EfficientNetLiteSettings(NetworkSettings):
         return None if self.weights == "random" else _NORMALIZATION
 
 
-class EfficientNetLite0Settings(EfficientNetLiteSettings):
+def find_run(weights: str) -> Path | None:
+    """Return the folder that is named as weights; None if they are others."""
+    path = Path(weights)
+    return path if weights not in _KNOWN and path.is_dir() else None
+
+
+class EfficientNetLite0Settings(EfficientNetLiteSettings, NetworkSettings):
     """Settings of EfficientNet-Lite0."""
 
     name: Literal["efficientnet-lite0"] = "efficientnet-lite0"
 
 
-class EfficientNetLite1Settings(EfficientNetLiteSettings):
+class EfficientNetLite1Settings(EfficientNetLiteSettings, NetworkSettings):
     """Settings of EfficientNet-Lite1."""
 
     name: Literal["efficientnet-lite1"] = "efficientnet-lite1"
 
 
-class EfficientNetLite2Settings(EfficientNetLiteSettings):
+class EfficientNetLite2Settings(EfficientNetLiteSettings, NetworkSettings):
     """Settings of EfficientNet-Lite2."""
 
     name: Literal["efficientnet-lite2"] = "efficientnet-lite2"
@@ -120,11 +126,6 @@ class EfficientNetLite(Network):
         """The first convolution, the inverted residual blocks, and the last convolution."""
         stem, blocks, head = self.trunk.children()
         return [stem, *blocks.children(), head]
-
-    def find_folder(self) -> Path | None:
-        """Return the folder that the settings name as weights; None if they name none."""
-        path = Path(self.weights)
-        return path if self.weights not in _KNOWN and path.is_dir() else None
 
     def load_pretrained(self) -> None:
         """Set the trunk to the weights that the settings name.

@@ -15,20 +15,25 @@ from dualstudent.prediction import Prediction
 from dualstudent.settings import Settings
 
 
-class NetworkSettings(Settings):
-    """The base of network settings; each network adds its own."""
+class ArchitectureSettings(Settings):
+    """The base of the settings of networks and of frozen trunks."""
 
     name: str
-    batch_norm: Literal["together", "frozen"] = Field(
-        "together",
-        description="normalize by the batch, all its samples together; or frozen, by the "
-        "statistics of the initial weights, which suits pretrained ones",
-    )
 
     @property
     def normalization(self) -> Normalization | None:
         """The normalization that the initial weights were trained with; None if there is none."""
         return None
+
+
+class NetworkSettings(ArchitectureSettings):
+    """The settings that all networks share; each network adds its own."""
+
+    batch_norm: Literal["together", "frozen"] = Field(
+        "together",
+        description="normalize by the batch, all its samples together; or frozen, by the "
+        "statistics of the initial weights, which suits pretrained ones",
+    )
 
 
 class Network(nn.Module):

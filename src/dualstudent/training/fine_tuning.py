@@ -7,9 +7,13 @@ from torch import Tensor
 
 from dualstudent.data.features import Standardization
 from dualstudent.errors import UserError
-from dualstudent.networks.efficientnet_lite import EfficientNetLite
+from dualstudent.networks.efficientnet_lite import (
+    EfficientNetLite,
+    EfficientNetLiteSettings,
+    find_run,
+)
 from dualstudent.networks.mlp import MLPSettings
-from dualstudent.networks.network import Network
+from dualstudent.networks.network import Network, NetworkSettings
 from dualstudent.training.model_file import ModelNotes, find_scale, read_model
 from dualstudent.training.run import Run
 from dualstudent.trunks.trunk import TrunkSettings, hash_weights, pool_maps
@@ -28,10 +32,27 @@ def load_start(student: Network, number: int, classes: Sequence[str]) -> None:
     Raises:
         UserError: if they are missing or do not fit.
     """
-    if isinstance(student, EfficientNetLite) and (folder := student.find_folder()) is not None:
+    if isinstance(student, EfficientNetLite) and (folder := find_run(student.weights)) is not None:
         start_from_run(student, number, Run.open(folder).used, classes)
     else:
         student.load_pretrained()
+
+
+def start_from_labels(network: NetworkSettings) -> NetworkSettings | None:
+    """Return the settings of a network that has learned from labels alone before training.
+
+    A run that it starts from is replaced by the one on labels alone beside it; None if that run
+    has none, as its heads may have learned from unlabeled images.
+    """
+    if not isinstance(network, EfficientNetLiteSettings):
+        return network
+    folder = find_run(network.weights)
+    if folder is None:
+        return network
+    alone = Run(folder).labels_only
+    if not alone.result.is_file():
+        return None
+    return network.model_copy(update={"weights": str(alone.folder)})
 
 
 def start_from_run(
