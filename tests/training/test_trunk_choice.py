@@ -101,8 +101,8 @@ def test_on_a_gpu_the_whole_network_is_fine_tuned_where_it_helps(
     write_images(tmp_path, pixels, [f"class {label}" for label in labels])
     chosen = choose(tmp_path)
     assert chosen.asked.trunk is None
-    assert chosen.asked.network.name == "efficientnet-lite0"
-    assert chosen.changes == ["network.name=efficientnet-lite0"]
+    assert chosen.asked.network.name.startswith("efficientnet-lite")
+    assert chosen.changes == [f"network.name={chosen.asked.network.name}"]
     assert "by pixels" in chosen.reasons["network.name"]
     assert choose(tmp_path, "device.accelerator=cpu").asked.trunk is not None
 

@@ -30,10 +30,6 @@ _DUAL_STUDENT = {  # if it is asked for
 }
 _STEPS, _STEPS_ON_CUDA = 3_000, 20_000
 _HEAD_STEPS = 1_000  # on features of a trunk, more would only fit the few labels
-# Fine-tuning: steps, learning rates, and blocks that a CPU trains, with most weights of the trunk.
-_TUNING_STEPS, _TUNING_STEPS_ON_GPU = 200, 2_000
-_TUNING = {"learning_rate": 0.01, "trunk_scale": 0.1, "layer_decay": 0.8}
-_TUNED_BLOCKS = 6
 _PHOTO = 128  # pixels a side from which a network for photos is chosen
 _LARGE = 48  # pixels a side from which a network has one more block
 _RANDAUGMENT = 2  # operations per strong view
@@ -42,6 +38,10 @@ _GENTLE_AFFINE = (15.0, 0.1, 0.15, 0.05)  # of weak views, for methods that have
 _CUTOUT = 0.5
 _COLOR = (0.0, 0.0, 1.0, 0.5)  # of weak views: brightness, contrast, saturation, hue; any color
 _FEWEST_EPOCHS, _TESTS = 2, 20
+# Fine-tuning: steps, learning rates, and blocks that a CPU trains, with most weights of the trunk.
+_TUNING_STEPS, _TUNING_STEPS_ON_GPU = 200, 2_000
+_TUNING = {"learning_rate": 0.01, "trunk_scale": 0.1, "layer_decay": 0.8}
+_TUNED_BLOCKS = 6
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from dualstudent.networks.mlp import MLPSettings
 from dualstudent.networks.network import Network, NetworkSettings
 from dualstudent.training.model_file import ModelNotes, find_scale, read_model
 from dualstudent.training.run import Run
-from dualstudent.trunks.trunk import TrunkSettings, hash_weights, pool_maps
+from dualstudent.trunks.trunk import TrunkSettings, hash_trunk
 
 _HEADS = ("classify", "follow")
 
@@ -80,7 +80,7 @@ def start_from_run(
     tensors, notes = read_model(run)
     trunk = _check_fits(run, notes, student, classes)
     student.load_trunk(trunk.weights)
-    if notes.trunk is None or hash_weights(pool_maps(student.trunk)) != notes.trunk.weights:
+    if notes.trunk is None or hash_trunk(student) != notes.trunk.weights:
         raise UserError(
             f"network.weights: {run.folder} was trained with other weights of {trunk.name}, or on "
             f"images with other channels; restore trunk.weights = {trunk.weights!r}"

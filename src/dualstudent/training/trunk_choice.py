@@ -100,8 +100,8 @@ def choose_trunk(
     found = _try_on_labeled(request, listing, measured, progress)
     if found is None or not found.helps:
         return replace(as_asked, reasons={"network.name": str(found)} if found else {})
-    if asked.device.gpu is not None:  # fast enough to train the whole network
-        tuned = [*changes, f"network.name={TRUNK}"]
+    if request.trunk is not None and request.device.gpu is not None:  # it can train all of it
+        tuned = [*changes, f"network.name={request.trunk.name}"]
         return TrunkChoice(validate_request(where, tuned), tuned, {"network.name": str(found)})
     return TrunkChoice(request, with_trunk, {"trunk.name": str(found)})
 

@@ -1,6 +1,7 @@
 """Trunks: networks that map images to feature vectors and are not trained."""
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import torch
@@ -14,6 +15,7 @@ from dualstudent.errors import UserError
 from dualstudent.networks.build import NETWORKS, build_network
 from dualstudent.networks.efficientnet_lite import FEATURES, EfficientNetLiteSettings
 from dualstudent.networks.layers import fuse_batch_norm
+from dualstudent.networks.network import Network
 from dualstudent.parallel import count_cores, map_threads, one_thread_each
 
 Precision = Literal["32-true", "bf16-mixed"]
@@ -72,7 +74,7 @@ class FrozenTrunk(nn.Module):
         super().__init__()
         self.module, self.features = module.eval(), features
         self.normalization, self.image_size = normalization, image_size
-        self.checksum = hash_weights(module)
+        self.checksum = _hash_tensors(module.state_dict())
         described = repr((str(module), image_size, self.checksum))
         self.fingerprint = hashlib.sha256(described.encode()).hexdigest()
 
@@ -146,22 +148,24 @@ def build_trunk(settings: TrunkSettings, channels: int) -> FrozenTrunk:
     chosen = kind.model_validate({"weights": settings.weights})
     network = build_network(chosen, channels, 1, settings.image_size, settings.seed, 0)
     network.load_pretrained()
-    trunk = FrozenTrunk(
-        pool_maps(network.trunk), FEATURES, settings.normalization, settings.image_size
-    )
+    pooled = _pool(network.trunk)
+    trunk = FrozenTrunk(pooled, FEATURES, settings.normalization, settings.image_size)
     fuse_batch_norm(trunk.module)  # last, as rounding may depend on the machine, and the hash not
     return trunk
 
 
-def pool_maps(module: nn.Module) -> nn.Sequential:
-    """Make vectors (B, D) of the maps (B, D, h, w) of a module."""
-    return nn.Sequential(module, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+def hash_trunk(network: Network) -> str:
+    """Return the checksum of the frozen trunk that :func:`build_trunk` makes of a network."""
+    return _hash_tensors(_pool(network.trunk).state_dict())
 
 
-def hash_weights(module: nn.Module) -> str:
-    """Return the SHA-256 of the names and values of all weights."""
+def _pool(trunk: nn.Module) -> nn.Sequential:
+    return nn.Sequential(trunk, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+
+def _hash_tensors(tensors: Mapping[str, Tensor]) -> str:
     digest = hashlib.sha256()
-    for name, tensor in module.state_dict().items():
+    for name, tensor in tensors.items():
         digest.update(name.encode())
         digest.update(tensor.cpu().reshape(-1).view(uint8).numpy().data)
     return digest.hexdigest()
