@@ -85,11 +85,10 @@ def start_from_run(
             f"network.weights: {run.folder} was trained with other weights of {trunk.name}, or on "
             f"images with other channels; restore trunk.weights = {trunk.weights!r}"
         )
-    name, heads = notes.exported, _HEADS
-    if number > 0:
-        own = f"student{number + 1}"
-        name, heads = (own, _HEADS) if f"{own}.heads.follow.bias" in tensors else (name, _HEADS[:1])
-    scale = find_scale(run, tensors)
+    own, scale = f"student{number + 1}", find_scale(run, tensors)
+    has_own = number > 0 and f"{own}.heads.follow.bias" in tensors
+    name = own if has_own else notes.exported
+    heads = _HEADS if has_own or number == 0 else _HEADS[:1]
     try:
         for head in heads:
             folded = _fold(tensors, f"{name}.heads.{head}", scale)
