@@ -187,8 +187,8 @@ def test_frozen_batch_norms_keep_statistics_and_learn_scales(method: str) -> Non
     for name, network in trainer.method.evaluated.items():
         for key, value in list_statistics(network).items():
             assert torch.equal(value, start[name][key])
-    for key, parameter in trainer.method.students[0].named_parameters():
-        assert not torch.equal(parameter, scales[key]), key
+    for key, parameter in trainer.method.students[0].get_submodule("trunk").named_parameters():
+        assert not torch.equal(parameter, scales[f"trunk.{key}"]), key
     assert examine(small_recipe(*changes), steps=3).findings == []
 
 
