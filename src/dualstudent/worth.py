@@ -17,6 +17,7 @@ from dualstudent.recipes.schema import EMASettings, Recipe
 from dualstudent.runs import draw_page, resume
 from dualstudent.signals import Interrupted, StopRequest
 from dualstudent.training.callbacks import Callback
+from dualstudent.training.fine_tuning import start_from_labels
 from dualstudent.training.gain import compute_gain, measure_gain
 from dualstudent.training.inspection import inspect_features
 from dualstudent.training.model import load_trained
@@ -58,10 +59,13 @@ def make_opponent(recipe: Recipe, data: PreparedData) -> Recipe | None:
     that comes down to 0, and evaluates an average of the weights over about the last tenth.
 
     Returns:
-        The recipe; None if all images have labels, if the recipe has stages, or if there is
-        nothing to measure by.
+        The recipe; None if all images have labels, if the recipe has stages, if there is nothing
+        to measure by, or if it goes on from a run that was not trained on labels alone, too.
     """
     if not (learns_from_unlabeled(recipe, data) and can_measure(recipe, data)) or recipe.stages:
+        return None
+    network = start_from_labels(recipe.network)
+    if network is None:
         return None
     method = SupervisedSettings(
         view="strong" if data.train.has_strong_views else "weak",
@@ -77,7 +81,9 @@ def make_opponent(recipe: Recipe, data: PreparedData) -> Recipe | None:
     per_epoch = count_epoch_steps(len(data.labeled), len(data.unlabeled), batch.size, batch.labeled)
     steps = schedule.epochs * max(1, per_epoch)  # training refuses a batch that cannot be filled
     ema = recipe.ema or EMASettings(decay=min(0.999, steps / (steps + 10)))
-    return recipe.model_copy(update={"method": method, "schedule": schedule, "ema": ema})
+    return recipe.model_copy(
+        update={"network": network, "method": method, "schedule": schedule, "ema": ema}
+    )
 
 
 def awaits_comparison(run: Run) -> bool:

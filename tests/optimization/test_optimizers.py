@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from dualstudent import DigitsCNN, UserError
+from dualstudent import DigitsCNN, EfficientNetLite0, UserError
 from dualstudent.optimization.optimizers import (
     SCALE,
     AdamWSettings,
@@ -64,8 +64,31 @@ def test_a_frozen_trunk_is_left_to_no_optimizer() -> None:
     assert owned == [id(p) for p in network.heads.parameters()]
 
 
+def test_blocks_learn_slower_the_farther_they_are_from_the_heads() -> None:
+    network = EfficientNetLite0(weights="random")
+    settings = SGDSettings(
+        learning_rate=1.0, trunk_scale=0.1, layer_decay=0.5, trained_blocks=3, weight_decay=0
+    )
+    optimizer = settings.build(network)
+    set_learning_rate(optimizer, 2.0)
+    named = dict(network.named_parameters())
+    for name, rate in (
+        ("heads.follow.bias", 2.0),
+        ("trunk.head.convolution.weight", 0.1),  # 2 · 0.1 · 0.5
+        ("trunk.head.norm.bias", 0.1),
+        ("trunk.blocks.15.project.convolution.weight", 0.05),
+        ("trunk.blocks.14.expand.norm.weight", 0.025),
+    ):
+        assert group_of(optimizer.param_groups, named[name])["lr"] == pytest.approx(rate)
+    owned = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    trained = ("heads.", "trunk.head.", "trunk.blocks.14.", "trunk.blocks.15.")
+    assert {name for name, p in named.items() if id(p) in owned} == {
+        name for name in named if name.startswith(trained)
+    }
+
+
 @pytest.mark.parametrize("scale", [0, 0.5])
 def test_a_network_without_heads_has_no_trunk_to_slow_down(scale: float) -> None:
-    with pytest.raises(UserError, match=r"trunk_scale = .*: Linear has no heads.*; use 1$"):
+    with pytest.raises(UserError, match=r"trunk_scale = .*: Linear has no heads.*; leave it out$"):
         SGDSettings(learning_rate=0.1, trunk_scale=scale).build(nn.Linear(1, 1))
     assert SGDSettings(learning_rate=0.1).build(nn.Linear(1, 1)).param_groups

@@ -74,6 +74,35 @@ def test_the_form_is_as_it_is_set_else_as_suits_the_images(
     assert choose_form(asked, typical=480, is_gray=True) == form
 
 
+@pytest.mark.parametrize(
+    ("typical", "on_a_cpu", "on_a_gpu"), [(20, 32, 32), (100, 100, 100), (480, 160, 224)]
+)
+def test_a_pretrained_network_is_fine_tuned(
+    typical: int, on_a_cpu: int, on_a_gpu: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = ["network.name=efficientnet-lite1", "optimizer.layer_decay=0.9"]
+    for cuda, size, blocks in ((False, on_a_cpu, 6), (True, on_a_gpu, None)):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda cuda=cuda: cuda)
+        asked = validate_request({"path": "photos"}, changes)
+        assert choose_form(asked, typical, is_gray=False) == (size, 3)
+        recipe, reasons = complete_recipe(asked, replace(CHECK, size=size), changes)
+        assert (recipe.network.name, recipe.network.batch_norm) == ("efficientnet-lite1", "frozen")
+        optimizer = recipe.optimizer
+        assert (optimizer.learning_rate, optimizer.trunk_scale) == (0.01, 0.1)
+        assert (optimizer.layer_decay, optimizer.trained_blocks) == (0.9, blocks)
+        assert reasons["optimizer.layer_decay"] == "as you set it"
+        assert ("optimizer.trained_blocks" in reasons) == (not cuda)
+        assert not any(recipe.transforms.weak.jitter)  # it knows what colors mean
+    steps = recipe.schedule.epochs * (5_000 // 96)
+    assert steps == pytest.approx(2_000, rel=0.05)
+
+
+def test_a_network_with_random_weights_is_not_fine_tuned() -> None:
+    recipe, _ = complete("network.name=efficientnet-lite0", "network.weights=random")
+    assert recipe.network.batch_norm == "together"
+    assert (recipe.optimizer.trunk_scale, recipe.optimizer.trained_blocks) == (1, None)
+
+
 @pytest.mark.parametrize("gray", [True, False])
 def test_channels(gray: bool) -> None:
     recipe, reasons = complete(is_gray=gray)

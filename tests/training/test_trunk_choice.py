@@ -92,6 +92,21 @@ def test_a_trunk_is_chosen_where_it_helps(tmp_path: Path) -> None:
     assert "by pixels" in refused.reasons["network.name"]
 
 
+@pytest.mark.usefixtures("sees_the_corner")
+def test_on_a_gpu_the_whole_network_is_fine_tuned_where_it_helps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    pixels, labels = draw_images(40)
+    write_images(tmp_path, pixels, [f"class {label}" for label in labels])
+    chosen = choose(tmp_path)
+    assert chosen.asked.trunk is None
+    assert chosen.asked.network.name.startswith("efficientnet-lite")
+    assert chosen.changes == [f"network.name={chosen.asked.network.name}"]
+    assert "by pixels" in chosen.reasons["network.name"]
+    assert choose(tmp_path, "device.accelerator=cpu").asked.trunk is not None
+
+
 def test_the_user_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_images(tmp_path, draw_images(8)[0], [f"class {n % 2}" for n in range(8)])
     monkeypatch.setattr(

@@ -23,7 +23,8 @@ from dualstudent.networks.network import NetworkSettings, list_shapes
 from dualstudent.recipes.reading import to_toml
 from dualstudent.recipes.schema import DeviceSettings, Recipe
 from dualstudent.training.inference import run_inference
-from dualstudent.training.model import load_trained, load_trunk, read_model
+from dualstudent.training.model import load_trained
+from dualstudent.training.model_file import load_trunk, read_model
 from dualstudent.training.run import Run, list_versions
 from dualstudent.training.trainer import Trainer
 from dualstudent.trunks.samples import ComputedFeatures, KeptFeatures

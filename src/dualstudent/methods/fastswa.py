@@ -14,6 +14,7 @@ from typing import Literal
 
 from pydantic import Field
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim.swa_utils import AveragedModel, update_bn
 
 from dualstudent.batch import Batch
@@ -21,7 +22,6 @@ from dualstudent.errors import UserError
 from dualstudent.methods.mean_teacher import MeanTeacher, MeanTeacherOptions
 from dualstudent.methods.method import Method, MethodSettings, Task
 from dualstudent.methods.pi import PiModel, PiOptions
-from dualstudent.networks.network import find_frozen
 
 
 class AverageOptions(MethodSettings):
@@ -63,7 +63,8 @@ class FastSWA(Method):
             self.average.module.load_state_dict(student.state_dict())
         elif since % self.settings.average_every == 0:
             self.average.update_parameters(student)
-            if not find_frozen(student):  # frozen statistics are those of the student
+            norms = [each for each in self.average.modules() if isinstance(each, _BatchNorm)]
+            if any(norm.track_running_stats for norm in norms):  # frozen ones are the student's
                 update_bn((batch.views[0] for batch in batches), self.average)
 
     @property

@@ -6,6 +6,7 @@ only their middle is scaled. Not from the paper.
 
 import math
 from collections import OrderedDict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Literal, cast
 
@@ -16,10 +17,11 @@ from torch.nn import functional as F
 from dualstudent.data.transforms.normalization import Normalization
 from dualstudent.errors import UserError
 from dualstudent.networks.layers import DecoupledHeads
-from dualstudent.networks.network import Network, NetworkSettings
+from dualstudent.networks.network import ArchitectureSettings, Network, NetworkSettings
 from dualstudent.networks.weights import Published, load_checked, read_published, read_weights
 
 FEATURES = 1280
+_KNOWN = ("imagenet", "random")  # weights; others are paths
 _STEM = 32
 # Of each stage at scale 1: blocks, kernel, stride, expansion, channels.
 _STAGES = (
@@ -50,40 +52,46 @@ _LAYERS_OF_BLOCK = {
 }
 
 
-class EfficientNetLiteSettings(NetworkSettings):
-    """Settings of all EfficientNet-Lite networks."""
+class EfficientNetLiteSettings(ArchitectureSettings):
+    """Settings of all EfficientNet-Lite networks, trained or frozen."""
 
     weights: str = Field(
         "imagenet",
         min_length=1,
         description="initial weights of the trunk: 'imagenet', 'random', or a file of weights, "
-        ".safetensors or a state dict of PyTorch",
+        ".safetensors or a state dict of PyTorch; for a network that is trained, also the folder "
+        "of a run on features of this trunk, whose heads it gets, too",
     )
 
     @field_validator("weights")
     @classmethod
     def _make_absolute(cls, weights: str) -> str:
-        known = weights in ("imagenet", "random")
-        return weights if known else str(Path(weights).expanduser().absolute())
+        return weights if weights in _KNOWN else str(Path(weights).expanduser().absolute())
 
     @property
     def normalization(self) -> Normalization | None:
         return None if self.weights == "random" else _NORMALIZATION
 
 
-class EfficientNetLite0Settings(EfficientNetLiteSettings):
+def find_run(weights: str) -> Path | None:
+    """Return the folder that is named as weights; None if they are others."""
+    path = Path(weights)
+    return path if weights not in _KNOWN and path.is_dir() else None
+
+
+class EfficientNetLite0Settings(EfficientNetLiteSettings, NetworkSettings):
     """Settings of EfficientNet-Lite0."""
 
     name: Literal["efficientnet-lite0"] = "efficientnet-lite0"
 
 
-class EfficientNetLite1Settings(EfficientNetLiteSettings):
+class EfficientNetLite1Settings(EfficientNetLiteSettings, NetworkSettings):
     """Settings of EfficientNet-Lite1."""
 
     name: Literal["efficientnet-lite1"] = "efficientnet-lite1"
 
 
-class EfficientNetLite2Settings(EfficientNetLiteSettings):
+class EfficientNetLite2Settings(EfficientNetLiteSettings, NetworkSettings):
     """Settings of EfficientNet-Lite2."""
 
     name: Literal["efficientnet-lite2"] = "efficientnet-lite2"
@@ -111,7 +119,13 @@ class EfficientNetLite(Network):
             head=_make_unit(_scale(_STAGES[-1][-1], self.width), FEATURES),
         )
         super().__init__(nn.Sequential(layers), DecoupledHeads(FEATURES, classes, False))
-        self._weights = weights
+        self.weights = weights
+
+    @property
+    def blocks(self) -> Sequence[nn.Module]:
+        """The first convolution, the inverted residual blocks, and the last convolution."""
+        stem, blocks, head = self.trunk.children()
+        return [stem, *blocks.children(), head]
 
     def load_pretrained(self) -> None:
         """Set the trunk to the weights that the settings name.
@@ -119,11 +133,19 @@ class EfficientNetLite(Network):
         Raises:
             UserError: if they are missing or do not fit; the trunk is unchanged then.
         """
-        if self._weights == "random":
+        self.load_trunk(self.weights)
+
+    def load_trunk(self, weights: str) -> None:
+        """Set the trunk to weights: "imagenet", "random" for those that it has, or of a file.
+
+        Raises:
+            UserError: if they are missing or do not fit; the trunk is unchanged then.
+        """
+        if weights == "random":
             return
-        published = self._weights == "imagenet"
-        tensors = read_published(self.published) if published else read_weights(Path(self._weights))
-        where = self.published.package if published else self._weights
+        published = weights == "imagenet"
+        tensors = read_published(self.published) if published else read_weights(Path(weights))
+        where = self.published.package if published else weights
         named = {_translate(name): tensor for name, tensor in tensors.items()}
         trunk = {name: each for name, each in named.items() if not name.startswith("heads.")}
         load_checked(self.trunk, self._fit_channels(trunk, where), where)

@@ -1,18 +1,22 @@
 """The base class of networks: a trunk and decoupled heads."""
 
-from typing import ClassVar, Self
+from collections.abc import Iterable, Sequence
+from typing import ClassVar, Literal, Self
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from dualstudent.data.transforms.normalization import Normalization
+from dualstudent.errors import UserError
 from dualstudent.networks.layers import DecoupledHeads
 from dualstudent.prediction import Prediction
 from dualstudent.settings import Settings
 
 
-class NetworkSettings(Settings):
-    """The base of network settings; each network adds its own."""
+class ArchitectureSettings(Settings):
+    """The base of the settings of networks and of frozen trunks."""
 
     name: str
 
@@ -20,6 +24,16 @@ class NetworkSettings(Settings):
     def normalization(self) -> Normalization | None:
         """The normalization that the initial weights were trained with; None if there is none."""
         return None
+
+
+class NetworkSettings(ArchitectureSettings):
+    """The settings that all networks share; each network adds its own."""
+
+    batch_norm: Literal["together", "frozen"] = Field(
+        "together",
+        description="normalize by the batch, all its samples together; or frozen, by the "
+        "statistics of the initial weights, which suits pretrained ones",
+    )
 
 
 class Network(nn.Module):
@@ -30,7 +44,7 @@ class Network(nn.Module):
         heads: get the mean of the feature map, (B, D).
 
     Attributes:
-        is_frozen: whether the trunk keeps its weights and batch-norm statistics.
+        frozen: layers that stay in evaluation mode.
     """
 
     Settings: ClassVar[type[NetworkSettings]]
@@ -40,12 +54,23 @@ class Network(nn.Module):
     def __init__(self, trunk: nn.Module, heads: DecoupledHeads) -> None:
         super().__init__()
         self.trunk, self.heads = trunk, heads
-        self.is_frozen = False
+        self.frozen: set[nn.Module] = set()
 
-    def freeze_trunk(self) -> None:
+    @property
+    def blocks(self) -> Sequence[nn.Module]:
+        """The parts of the trunk in the order in which images pass them; one by default."""
+        return [self.trunk]
+
+    def freeze_trunk(self, trained_blocks: int = 0) -> None:
         """Keep the weights and the batch-norm statistics of the trunk as they are now.
 
-        The trunk receives no gradient and stays in evaluation mode, also in copies of the network.
+        It receives no gradient and stays in evaluation mode, also in copies of the network.
+
+        Args:
+            trained_blocks: so many blocks, the last ones, are trained nevertheless.
+
+        Raises:
+            UserError: if the trunk has fewer.
 
         Example:
             >>> from dualstudent.networks import DigitsCNN
@@ -54,14 +79,34 @@ class Network(nn.Module):
             >>> network.train().trunk.training, network.heads.training
             (False, True)
         """
-        self.is_frozen = True
-        self.trunk.requires_grad_(False).eval()
+        count = len(self.blocks) - trained_blocks
+        if count < 0:
+            raise UserError(
+                f"optimizer.trained_blocks = {trained_blocks}: the trunk of {type(self).__name__} "
+                f"has {len(self.blocks)}"
+            )
+        for block in self.blocks[:count]:
+            self._freeze(block.requires_grad_(False).modules())
+
+    def freeze_statistics(self) -> None:
+        """Keep the statistics of all batch norms and normalize by them, also in training.
+
+        Their weights and biases are trained like all others.
+        """
+        self._freeze(layer for layer in self.modules() if isinstance(layer, _BatchNorm))
+
+    def _freeze(self, layers: Iterable[nn.Module]) -> None:
+        for layer in layers:
+            if isinstance(layer, _BatchNorm):
+                layer.track_running_stats = False  # so that nobody resets them (update_bn)
+            self.frozen.add(layer)
+        self.train(self.training)
 
     def train(self, mode: bool = True) -> Self:
-        """Set the training mode, except for a frozen trunk."""
+        """Set the training mode, except for frozen layers."""
         super().train(mode)
-        if self.is_frozen:
-            self.trunk.eval()
+        for layer in self.frozen:
+            layer.training = False
         return self
 
     def load_pretrained(self) -> None:
@@ -90,6 +135,6 @@ def list_shapes(network: nn.Module) -> dict[str, torch.Size]:
 
 
 def find_frozen(module: nn.Module) -> set[nn.Module]:
-    """Find the layers of all frozen trunks in ``module``."""
-    networks = (each for each in module.modules() if isinstance(each, Network) and each.is_frozen)
-    return {layer for network in networks for layer in network.trunk.modules()}
+    """Find the frozen layers of all networks in ``module``."""
+    networks = (each for each in module.modules() if isinstance(each, Network))
+    return {layer for network in networks for layer in network.frozen}

@@ -8,10 +8,12 @@ from torch import nn
 from torch.optim import SGD, AdamW, Optimizer
 
 from dualstudent.errors import UserError
+from dualstudent.networks.network import Network
 from dualstudent.settings import Settings
 
 Groups = list[dict[str, Any]]
 SCALE = "scale"  # key of a parameter group: factor of the scheduled learning rate
+_OF_TRUNK = {"trunk_scale": 1, "layer_decay": 1, "trained_blocks": None}  # settings that do nothing
 
 
 class OptimizerSettings(Settings):
@@ -25,6 +27,16 @@ class OptimizerSettings(Settings):
         ge=0,
         description="learning rate of the trunk, as a multiple of that of the heads; 0 freezes it",
     )
+    layer_decay: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description="factor of the trunk's learning rate for every block between it and the heads, "
+        "with its own",
+    )
+    trained_blocks: int | None = Field(
+        None, ge=1, description="train only so many blocks of the trunk, the last ones"
+    )
     decay_norms_and_biases: bool = Field(
         True, description="whether weight decay applies to norms and biases, too"
     )
@@ -34,31 +46,46 @@ class OptimizerSettings(Settings):
 
     @abstractmethod
     def build(self, network: nn.Module) -> Optimizer:
-        """Build an optimizer for all parameters of ``network``, except a frozen trunk.
+        """Build an optimizer for all parameters of ``network``, except frozen blocks.
 
         Raises:
-            UserError: if ``trunk_scale`` is not 1 and the network has no ``heads``.
+            UserError: if a setting is for the trunk, and the network has no ``heads``.
         """
 
     def make_groups(self, network: nn.Module) -> Groups:
         """Group the parameters of a network by learning rate and weight decay."""
-        if self.trunk_scale != 1 and not hasattr(network, "heads"):
-            raise UserError(
-                f"optimizer.trunk_scale = {self.trunk_scale:g}: {type(network).__name__} has no "
-                "heads, so it has no trunk either; use 1"
-            )
-        heads = {id(p) for p in getattr(network, "heads", network).parameters()}
+        scales = self._find_scales(network)
         found: dict[tuple[float, float], list[nn.Parameter]] = {}
         for parameter in network.parameters():
-            scale = 1.0 if id(parameter) in heads else self.trunk_scale
             decayed = self.decay_norms_and_biases or parameter.ndim > 1
-            key = scale, self.weight_decay if decayed else 0.0
+            key = scales[id(parameter)], self.weight_decay if decayed else 0.0
             found.setdefault(key, []).append(parameter)
         return [
             {"params": parameters, SCALE: scale, "weight_decay": decay}
             for (scale, decay), parameters in found.items()
             if scale > 0
         ]
+
+    def _find_scales(self, network: nn.Module) -> dict[int, float]:
+        """Find the factor of the learning rate of each parameter, by its id.
+
+        1 for the heads; trunk_scale · layer_decayᵈ for the d-th block, counted from the heads.
+        """
+        for key, neutral in _OF_TRUNK.items():
+            value = getattr(self, key)
+            if value != neutral and not hasattr(network, "heads"):
+                raise UserError(
+                    f"optimizer.{key} = {value:g}: {type(network).__name__} has no heads, so it "
+                    "has no trunk either; leave it out"
+                )
+        scales = {id(p): 1.0 for p in getattr(network, "heads", network).parameters()}
+        blocks = network.blocks if isinstance(network, Network) else [network]
+        for distance, block in enumerate(reversed(blocks), start=1):
+            frozen = self.trained_blocks is not None and distance > self.trained_blocks
+            scale = 0.0 if frozen else self.trunk_scale * self.layer_decay**distance
+            for parameter in block.parameters():
+                scales.setdefault(id(parameter), scale)
+        return scales
 
 
 class SGDSettings(OptimizerSettings):

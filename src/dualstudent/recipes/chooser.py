@@ -39,6 +39,10 @@ _GENTLE_AFFINE = (15.0, 0.1, 0.15, 0.05)  # of weak views, for methods that have
 _CUTOUT = 0.5
 _COLOR = (0.0, 0.0, 1.0, 0.5)  # of weak views: brightness, contrast, saturation, hue; any color
 _FEWEST_EPOCHS, _TESTS = 2, 20
+# Fine-tuning: steps, learning rates, and blocks that a CPU trains, with most weights of the trunk.
+_TUNING_STEPS, _TUNING_STEPS_ON_GPU = 200, 2_000
+_TUNING = {"learning_rate": 0.01, "trunk_scale": 0.1, "layer_decay": 0.8}
+_TUNED_BLOCKS = 6
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,7 @@ class ImageFacts:
         may_be_mirrored: whether mirror images look like their class.
         gpu: the GPU that is used; None for a CPU.
         on_features: whether the features of a trunk take the place of the images.
+        tuned: name of the pretrained network that is to be trained; None for another one.
     """
 
     channels: int
@@ -62,6 +67,7 @@ class ImageFacts:
     may_be_mirrored: bool
     gpu: Literal["cuda", "mps"] | None
     on_features: bool = False
+    tuned: str | None = None
 
 
 @dataclass(frozen=True)
@@ -106,6 +112,7 @@ def choose_recipe(facts: ImageFacts, wanted: Table | None = None) -> Choice:
         "batch.size": _explain_batch(batch, facts.unlabeled),
         "schedule.epochs": f"of {per_epoch:,} steps each, {epochs * per_epoch:,} in all",
         **why_views,
+        **_explain_tuning(facts),
     }
     table = make_table(facts, views, network, batch, epochs, wanted)
     for section in ("trunk", "device"):
@@ -130,11 +137,7 @@ def make_table(
         "network": network,
         "method": _choose_method(name, epochs, facts),
         "batch": dict(batch),
-        "optimizer": {
-            "learning_rate": _choose_learning_rate(facts, name, trained),
-            "weight_decay": 5e-4,
-            "decay_norms_and_biases": False,
-        },
+        "optimizer": _choose_optimizer(facts, name, trained),
         "schedule": _make_schedule(epochs, wanted),
         "evaluation": {"every": max(1, epochs // _TESTS)},
         "device": _choose_device(facts, trained),
@@ -211,7 +214,29 @@ def _find_network(chosen: Table, wanted: Table) -> str:
 def _choose_steps(facts: ImageFacts) -> int:
     if facts.on_features:
         return _HEAD_STEPS
+    if facts.tuned:
+        return _TUNING_STEPS_ON_GPU if facts.gpu else _TUNING_STEPS
     return _STEPS_ON_CUDA if facts.gpu == "cuda" else _STEPS
+
+
+def _choose_optimizer(facts: ImageFacts, method: str, network: str) -> Table:
+    chosen = {"weight_decay": 5e-4, "decay_norms_and_biases": False}
+    if facts.tuned:
+        return chosen | _TUNING | ({} if facts.gpu else {"trained_blocks": _TUNED_BLOCKS})
+    return {"learning_rate": _choose_learning_rate(facts, method, network)} | chosen
+
+
+def _explain_tuning(facts: ImageFacts) -> dict[str, str]:
+    if not facts.tuned:
+        return {}
+    reasons = {
+        "network.batch_norm": "few images would make poor statistics; those of the pretraining "
+        "are kept",
+        "optimizer.trunk_scale": "the trunk is trained before, the heads are new",
+        "optimizer.layer_decay": "the first blocks see edges and colors, which all photos share",
+    }
+    blocks = "of the trunk, the last ones: most weights in a fraction of the time"
+    return reasons | ({} if facts.gpu else {"optimizer.trained_blocks": blocks})
 
 
 def _choose_learning_rate(facts: ImageFacts, method: str, network: str) -> float:
@@ -245,6 +270,11 @@ def _look_up(wanted: Table, section: str, key: str) -> Any:
 def _choose_network(facts: ImageFacts) -> tuple[Table, str]:
     if facts.on_features:
         return HEADS, "learns from the features of the trunk"
+    if facts.tuned:
+        return {
+            "name": facts.tuned,
+            "batch_norm": "frozen",
+        }, "has seen many photos before; fine-tuned"
     if facts.gpu == "cuda" and facts.channels == 3:
         if facts.size >= _PHOTO:
             return {"name": "resnext50"}, f"for photos of {_PHOTO} pixels or more, on a GPU"
@@ -270,7 +300,7 @@ def _choose_views(facts: ImageFacts, method: str) -> tuple[Table, dict[str, str]
         if flip
         else "mirror images may be of another class, as those of digits are",
     }
-    if facts.channels == 3 and not facts.on_features:  # a trunk knows what colors mean
+    if facts.channels == 3 and not (facts.on_features or facts.tuned):  # these know colors
         weak["jitter"] = _COLOR
         reasons["transforms.weak.jitter"] = (
             "with few labels a network would learn the colors that these few images happen to have"

@@ -25,6 +25,7 @@ from dualstudent.settings import Table
 
 _SIZES, _SIZES_ON_CUDA = (32, 64), (32, 64, 128, 224)
 _SMALLEST = 16  # pixels a side, enough for every network to choose from
+_TUNED_SIZES, _TUNED_SIZES_ON_GPU = (32, 160), (32, 224)  # least and most for fine-tuning
 _LABELS_TO_SPARE, _VALIDATION = 10, 0.2
 
 
@@ -86,10 +87,13 @@ def choose_form(asked: Recipe, typical: int, is_gray: bool) -> tuple[int, Channe
         typical: median length of the short side in pixels.
         is_gray: whether the images are known to have no color.
     """
-    data = asked.data
-    size = data.image_size or _choose_size(typical, asked.device.gpu == "cuda")
+    data, gpu = asked.data, asked.device.gpu
+    size = data.image_size or _choose_size(typical, gpu == "cuda")
     if data.image_size is None and asked.trunk is not None:
         size = max(_SMALLEST, min(typical, asked.trunk.image_size))
+    elif data.image_size is None and _find_tuned(asked):
+        least, most = _TUNED_SIZES_ON_GPU if gpu else _TUNED_SIZES
+        size = max(least, min(typical, most))
     return size, 1 if is_gray and "channels" not in data.model_fields_set else data.channels
 
 
@@ -118,6 +122,7 @@ def complete_recipe(
         check.may_be_mirrored,
         gpu,
         on_features=asked.trunk is not None,
+        tuned=_find_tuned(asked),
     )
     choice = choose_recipe(facts, wanted)
     where = asked.data.model_dump(mode="json", exclude_unset=True)
@@ -125,8 +130,18 @@ def complete_recipe(
         reasons["trunk.name"] = "is not trained; its features are computed once and kept"
         if "image_size" not in wanted.get("data", {}):
             reasons["data.image_size"] = "no more than the trunk sees"
+    if facts.tuned:
+        choice.reasons["network.name"] = "has seen many photos before; fine-tuned here"
+        if "image_size" not in wanted.get("data", {}):
+            reasons["data.image_size"] = "the short side of the images, as far as time allows"
     table = choice.table | {"data": data | where}
     return validate(table, f"chosen for {asked.data.path}"), reasons | choice.reasons
+
+
+def _find_tuned(asked: Recipe) -> str | None:
+    """Return the name of the network if it starts from pretrained weights, else None."""
+    pretrained = asked.trunk is None and asked.network.normalization is not None
+    return asked.network.name if pretrained else None
 
 
 def _count_samples(check: DataCheck, data: Table) -> tuple[int, int]:

@@ -32,7 +32,8 @@ from dualstudent.errors import UserError
 from dualstudent.parallel import Progress, count_cores, map_threads
 from dualstudent.signals import Interrupted, StopRequest
 from dualstudent.training.inference import predict
-from dualstudent.training.model import check_networks, load_trunk, load_weights, read_model
+from dualstudent.training.model import check_networks, load_weights
+from dualstudent.training.model_file import load_trunk, read_model
 from dualstudent.training.run import Run
 from dualstudent.training.trainer import build_method
 from dualstudent.trunks.samples import ComputedFeatures

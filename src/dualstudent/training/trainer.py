@@ -14,7 +14,6 @@ from dualstudent.data.batching.samplers import Shard
 from dualstudent.data.broken import BrokenSamples
 from dualstudent.data.prepare import DataSettings, prepare
 from dualstudent.data.prepared import Origin, PreparedData
-from dualstudent.data.samples import Samples
 from dualstudent.errors import UserError
 from dualstudent.generators import derive_seed, preserve_rng
 from dualstudent.methods import Method, StudentLoss, Task, find_method
@@ -25,6 +24,7 @@ from dualstudent.optimization.schedules import Schedule
 from dualstudent.recipes.schema import Recipe
 from dualstudent.training.distributed import build_fabric, gather_ranks
 from dualstudent.training.evaluation import Evaluator
+from dualstudent.training.fine_tuning import load_start
 from dualstudent.training.state import TrainState
 from dualstudent.training.trunk import use_trunk
 
@@ -310,12 +310,13 @@ def build_method(recipe: Recipe, data: PreparedData, before: Method | None = Non
     ]
     # First, so that teachers and averages are copies of these weights.
     if before is None:
-        _fit_students(students, data.train)
+        _fit_students(students, data)
     else:
         _continue_students(before, students, recipe.method.name)
-    if recipe.optimizer.trunk_scale == 0:  # first, too: copies of a student are frozen like it
-        for student in students:
-            student.freeze_trunk()
+    trained_blocks = recipe.optimizer.trained_blocks if recipe.optimizer.trunk_scale else 0
+    if trained_blocks is not None:
+        for student in students:  # first, too: copies of a student are frozen like it
+            student.freeze_trunk(trained_blocks)
     method = find_method(recipe.method)(students, recipe.method)
     task = Task(
         recipe.schedule.epochs,
@@ -332,12 +333,13 @@ def build_method(recipe: Recipe, data: PreparedData, before: Method | None = Non
     return method
 
 
-def _fit_students(students: Sequence[Network], samples: Samples) -> None:
+def _fit_students(students: Sequence[Network], data: PreparedData) -> None:
     """Load pretrained weights, and show images to networks that depend on them."""
+    samples = data.train
     if len(samples) == 0:
         return  # weights and all else are read from a model
-    for student in students:
-        student.load_pretrained()
+    for number, student in enumerate(students):
+        load_start(student, number, data.classes)
     if all(type(each).fit_to is Network.fit_to for each in students):
         return
     most = max(1, _PIXELS_TO_FIT // math.prod(samples.shape[1:]))  # large photos fit into memory

@@ -63,7 +63,7 @@ class TrunkChoice:
 
     Attributes:
         asked: the request.
-        changes: of the user, and the trunk, ``"key=value"`` each.
+        changes: of the user, and the trunk or network, ``"key=value"`` each.
         reasons: key → why it has its value; empty if there was nothing to choose.
     """
 
@@ -80,6 +80,8 @@ def choose_trunk(
     progress: Progress | None = None,
 ) -> TrunkChoice:
     """Choose a trunk if it helps with the labeled images, unless the user has chosen a network.
+
+    On a GPU the whole network is fine-tuned instead.
 
     Args:
         asked: recipe from :func:`~dualstudent.recipes.own_images.validate_request`.
@@ -102,6 +104,9 @@ def choose_trunk(
     found = _try_on_labeled(request, listing, measured, progress)
     if found is None or not found.helps:
         return replace(as_asked, reasons={"network.name": str(found)} if found else {})
+    if request.trunk is not None and request.device.gpu is not None:  # it can train all of it
+        tuned = [*changes, f"network.name={request.trunk.name}"]
+        return TrunkChoice(validate_request(where, tuned), tuned, {"network.name": str(found)})
     return TrunkChoice(request, with_trunk, {"trunk.name": str(found)})
 
 

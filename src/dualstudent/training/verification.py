@@ -8,7 +8,7 @@ from typing import Literal
 from dualstudent.data.prepare import prepare
 from dualstudent.errors import UserError
 from dualstudent.training.checkpoint import read_checkpoint
-from dualstudent.training.model import read_model
+from dualstudent.training.model_file import read_model
 from dualstudent.training.run import FORMAT, Run, list_versions
 from dualstudent.training.trunk import use_trunk
 

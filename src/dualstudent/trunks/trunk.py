@@ -16,6 +16,7 @@ from dualstudent.errors import UserError
 from dualstudent.networks.build import NETWORKS, build_network
 from dualstudent.networks.efficientnet_lite import FEATURES, EfficientNetLiteSettings
 from dualstudent.networks.layers import fuse_batch_norm
+from dualstudent.networks.network import Network
 from dualstudent.parallel import count_cores, map_threads, one_thread_each
 
 Precision = Literal["32-true", "bf16-true"]
@@ -158,10 +159,19 @@ def build_trunk(settings: TrunkSettings, channels: int) -> FrozenTrunk:
     chosen = kind.model_validate({"weights": settings.weights})
     network = build_network(chosen, channels, 1, settings.image_size, settings.seed, 0)
     network.load_pretrained()
-    pooled = nn.Sequential(network.trunk, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    pooled = _pool(network.trunk)
     trunk = FrozenTrunk(pooled, FEATURES, settings.normalization, settings.image_size)
     fuse_batch_norm(trunk.module)  # last, as rounding may depend on the machine, and the hash not
     return trunk
+
+
+def hash_trunk(network: Network) -> str:
+    """Return the checksum of the frozen trunk that :func:`build_trunk` makes of a network."""
+    return _hash_tensors(_pool(network.trunk).state_dict())
+
+
+def _pool(trunk: nn.Module) -> nn.Sequential:
+    return nn.Sequential(trunk, nn.AdaptiveAvgPool2d(1), nn.Flatten())
 
 
 def _hash_tensors(tensors: Mapping[str, Tensor]) -> str:
