@@ -4,28 +4,33 @@
 
 `dualstudent train --data` uses a trunk if logistic regression on its features is wrong at most 0.6
 times as often as on pixels, on labels that were hidden once each. Is that a good rule? This
-measures the ratio, and the error of FixMatch on features and from scratch, with the recipes that
-are chosen. 10 labels a class, 1,500 images, validation images from the training part. It can be
+measures the ratio, and the error of FixMatch on features and from scratch, with what is chosen for
+own images. 10 labels a class, 1,500 images, validation images from the training part. It can be
 stopped at any time and continues when called again. Writes `results/trunk-or-pixels/`.
 """
 
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from choose_defaults import train_once
-from dualstudent import PreparedData, Transforms
-from dualstudent.recipes.chooser import ImageFacts, choose_recipe
-from dualstudent.recipes.reading import validate
-from dualstudent.settings import Table
-from dualstudent.training.trunk_choice import try_trunk
-from dualstudent.trunks.trunk import TrunkSettings
+from choose_defaults import describe, train_once
+from dualstudent import PreparedData, Recipe, Transforms, TrunkSettings, try_trunk
 from tables import run_trials, write_table
-from validation_tasks import MAY_BE_MIRRORED, TASKS, prepare_task
+from validation_tasks import TASKS, prepare_task
 
 RESULTS = Path(__file__).parents[1] / "results" / "trunk-or-pixels"
 IMAGES, STEPS = 1_500, 500
 TRUNK = {"name": "efficientnet-lite0", "weak_views": 2, "strong_views": 2}
+HEADS = {  # what `train --data` chooses on features
+    "data": {},
+    "trunk": TRUNK,
+    "network": {"name": "mlp", "hidden": [], "head_scale": 0.01},
+    "method": {"name": "fixmatch", "pseudo_label_threshold": 0.5},
+    "batch": {"size": 128, "labeled": 32},
+    "optimizer": {"name": "sgd", "learning_rate": 0.003, "weight_decay": 5e-4},
+}
+NO_JITTER = (0.0, 0.0, 0.0, 0.0)
 MADE_GRAY = {"clothing, 32 px, gray": "clothing, 32 px"}
 COLUMNS = ("trunk, line", "pixels, line", "ratio", "trunk, FixMatch", "scratch, FixMatch")
 
@@ -42,17 +47,20 @@ def main() -> None:
 
 
 def try_task(task: str, seed: int) -> dict[str, float]:
-    data = prepare(task, seed, Transforms())
+    source = MADE_GRAY.get(task, task)
+    views, scratch = describe(source, {"jitter": NO_JITTER} if task in MADE_GRAY else {})
+    data = prepare(task, seed, Transforms.model_validate(views))
     pixels = data.train.read_pixels(data.labeled)
     assert pixels is not None
-    settings = TrunkSettings.model_validate(TRUNK)
-    lines = try_trunk(pixels, data.labels[data.labeled], settings, seed)
+    lines = try_trunk(pixels, data.labels[data.labeled], TrunkSettings.model_validate(TRUNK), seed)
     assert lines is not None
-    on_features, from_scratch = (
-        train_on(task, seed, data, wanted)
-        for wanted in ({"trunk": TRUNK}, {"schedule": {"epochs": STEPS * 96 // IMAGES}})
+    views["weak"]["jitter"] = NO_JITTER  # the trunk knows what colors mean
+    errors = (
+        train_once(add_length(HEADS | {"seed": seed}), prepare(task, seed, Transforms(**views))),
+        train_once(add_length(scratch | {"seed": seed}), data),
     )
-    found = (lines.features, lines.pixels, lines.features / lines.pixels, on_features, from_scratch)
+    found = (lines.features, lines.pixels, lines.features / lines.pixels)
+    found += tuple(each["error"] for each in errors)
     return dict(zip(COLUMNS, (round(each, 2) for each in found), strict=True))
 
 
@@ -61,21 +69,10 @@ def prepare(task: str, seed: int, transforms: Transforms) -> PreparedData:
     return prepare_task(source, 10, seed, transforms, IMAGES, gray=task in MADE_GRAY)
 
 
-def train_on(task: str, seed: int, data: PreparedData, wanted: Table) -> float:
-    """The validation error of what is chosen for these images."""
-    channels, size = data.train.shape[:2]
-    facts = ImageFacts(
-        channels,
-        size,
-        len(data.labeled),
-        len(data.unlabeled),
-        MADE_GRAY.get(task, task) in MAY_BE_MIRRORED,
-        None,
-        on_features="trunk" in wanted,
-    )
-    table = choose_recipe(facts, wanted | {"seed": seed, "data": {}}).table
-    recipe = validate(table, task)
-    return train_once(recipe, prepare(task, seed, recipe.transforms))["error"]
+def add_length(recipe: dict[str, Any]) -> Recipe:
+    schedule = {"name": "cosine", "epochs": STEPS * 96 // IMAGES, "rampup_epochs": 0}
+    schedule |= {"warmup_epochs": 1.0, "warmup_from": 0.0}
+    return Recipe.model_validate(recipe | {"schedule": schedule})
 
 
 if __name__ == "__main__":

@@ -114,5 +114,7 @@ from .training.model import load_trained as load_trained
 from .training.predictor import Predictor as Predictor
 from .training.run import Run as Run
 from .training.trainer import Trainer as Trainer
+from .training.trunk_choice import try_trunk as try_trunk
 from .trunks.features import keep_features as keep_features
 from .trunks.trunk import FrozenTrunk as FrozenTrunk
+from .trunks.trunk import TrunkSettings as TrunkSettings

@@ -99,7 +99,7 @@ def test_all_are_compared_on_the_same_labels() -> None:
     )
     assert found is not None
     shown = found.comparison
-    assert told == [(done, 12) for done in range(1, 13)]  # 2 recipes, 3 folds, 2 of 8 epochs
+    assert told == [(done, 24) for done in range(1, 25)]  # 2 recipes, 3 folds, 4 of 8 epochs
     assert (shown.part, shown.images, shown.folds) == ("cross-validation", 5, 3)
     assert list(shown.never_hidden) == [data.classes[2]]
     assert list(shown.rows)[:2] == ["pi", "labels alone"]
@@ -120,7 +120,7 @@ def test_a_stop_ends_it() -> None:
     def stop(done: int, total: int) -> None:
         raise Interrupted(2, f"{done} of {total}", "again")
 
-    with pytest.raises(Interrupted, match="1 of 4"):
+    with pytest.raises(Interrupted, match="1 of 8"):
         compare_by_folds(make_data([0, 0, 1, 1, 2]), make_recipe(), on_epoch=stop)
 
 

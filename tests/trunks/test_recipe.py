@@ -195,7 +195,7 @@ def test_baselines_are_shown_beside_the_result(run: Run, place: Path) -> None:
     data = load_trained(run).data
     (vectors,) = data.train.make_views(data.labeled, [None])
     (asked,) = data.test.make_views(torch.arange(20), [None])
-    line = LogisticRegression(max_iter=1000).fit(vectors, data.labels[data.labeled])
+    line = LogisticRegression(C=0.01, max_iter=1000).fit(vectors, data.labels[data.labeled])
     wrong = line.predict(asked) != data.test_labels.numpy()
     assert comparison.rows["logistic regression"].error == pytest.approx(100 * wrong.mean())
     output, page = (place / "output.txt").read_text(), Page(run.page.read_text("utf-8"))

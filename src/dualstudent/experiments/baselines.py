@@ -28,7 +28,7 @@ from dualstudent.recipes.schema import Recipe
 from dualstudent.signals import Interrupted, StopRequest
 from dualstudent.training.on_features import read_features
 from dualstudent.training.trunk import use_trunk
-from dualstudent.trunks.baselines import INVERSE_PENALTY, choose_training
+from dualstudent.trunks.baselines import choose_training, find_inverse_penalty
 from dualstudent.trunks.samples import KeptFeatures
 
 Record: TypeAlias = dict[str, Any]  # a line of runs.csv
@@ -113,7 +113,7 @@ def _measure_draw(recipe: Recipe, folder: Path) -> Iterator[Record]:
         images = prepare(recipe.data, recipe.seed, recipe.transforms, recipe.normalization)
         data = use_trunk(recipe, images)
         training, labels, test = _read_samples(data, recipe.seed)
-        penalty = 1.0 if recipe.trunk is None else INVERSE_PENALTY
+        penalty = 1.0 if recipe.trunk is None else find_inverse_penalty(training)
     for name, file in files.items():
         if not file.is_file():
             start = time.perf_counter()

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from dualstudent.data.features import Standardization
 from dualstudent.data.images.cache import decode_images
 from dualstudent.data.images.listing import Listing
 from dualstudent.data.transforms.normalization import normalize
@@ -145,10 +146,15 @@ def try_trunk(
     features = compute_features(trunk, normalize(pixels, trunk.normalization))
     small = F.interpolate(pixels.float() / 255, (_SIDE, _SIDE), mode="bilinear", antialias=True)
     of_features, of_pixels = (
-        _count_errors(vectors.numpy(), labels.numpy(), folds)
+        _count_errors(_standardize(vectors.numpy()), labels.numpy(), folds)
         for vectors in (features, small.flatten(1))
     )
     return TrunkTrial(settings.name, of_features, of_pixels)
+
+
+def _standardize(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    scale = Standardization.measure_jointly(vectors)
+    return ((vectors - scale.mean) / scale.std).astype(np.float32)
 
 
 def _count_errors(
