@@ -59,8 +59,8 @@ def try_task(task: str, seed: int) -> dict[str, float]:
         train_once(add_length(HEADS | {"seed": seed}), prepare(task, seed, Transforms(**views))),
         train_once(add_length(scratch | {"seed": seed}), data),
     )
-    found = (lines.features, lines.pixels, lines.features / lines.pixels)
-    found += tuple(each["error"] for each in errors)
+    found = [lines.features, lines.pixels, lines.features / lines.pixels]
+    found += [each["error"] for each in errors]
     return dict(zip(COLUMNS, (round(each, 2) for each in found), strict=True))
 
 

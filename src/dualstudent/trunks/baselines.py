@@ -69,7 +69,8 @@ def find_inverse_penalty(vectors: Vectors) -> float:
     1 / 100 for the 1,280 of EfficientNet; with the usual 1, the error on clothes is 0.6 points
     higher. Fewer features are shorter vectors, and need larger weights.
     """
-    return 12.8 / vectors.shape[1]
+    features: int = vectors.shape[1]
+    return 12.8 / features
 
 
 def _fit_line(vectors: Vectors, labels: Labels, asked: Vectors, classes: int) -> Probabilities:
