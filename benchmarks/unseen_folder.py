@@ -15,9 +15,11 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
 from dualstudent import Run
@@ -53,7 +55,7 @@ def draw_letter(which: int, draw: np.random.Generator) -> Image.Image:
     )
     image = image.filter(ImageFilter.GaussianBlur(draw.uniform(0, 4))).resize((28, 28))
     pixels = draw.uniform(0.5, 1) * np.asarray(image) + draw.uniform(0, 30)
-    return Image.fromarray(np.clip(pixels + draw.normal(0, 15, (28, 28)), 0, 255).astype(np.uint8))
+    return add_noise(pixels, 15, draw)
 
 
 def draw_shape(which: int, draw: np.random.Generator) -> Image.Image:
@@ -73,10 +75,12 @@ def draw_shape(which: int, draw: np.random.Generator) -> Image.Image:
         for r, a in list_corners(which)
     ]
     pen.polygon(outline, color)
-    pixels = np.asarray(image.resize((32, 32), Image.Resampling.BOX)) + draw.normal(
-        0, 10, (32, 32, 3)
-    )
-    return Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
+    return add_noise(np.asarray(image.resize((32, 32), Image.Resampling.BOX)), 10, draw)
+
+
+def add_noise(pixels: NDArray[Any], sigma: float, draw: np.random.Generator) -> Image.Image:
+    noisy = pixels + draw.normal(0, sigma, pixels.shape)
+    return Image.fromarray(np.clip(noisy, 0, 255).astype(np.uint8))
 
 
 def list_corners(which: int) -> list[tuple[float, float]]:
@@ -112,7 +116,8 @@ def write_folder(folder: Path, kind: str, seed: int) -> None:
             KINDS[kind](which, draw).save(place / f"{draw.integers(1 << 60):015x}.png")
 
 
-def read(files: list[Path]) -> np.ndarray:
+def read_pixels(files: list[Path]) -> NDArray[np.float32]:
+    """(files, values), from 0 to 1."""
     return np.stack([np.asarray(Image.open(f), np.float32).ravel() / 255 for f in files])
 
 
@@ -123,7 +128,7 @@ def measure_baselines(folder: Path) -> dict[str, float]:
     known = [int(file.parent.name[-1]) for file in labeled]
     labels = np.array(known + [-1] * len(unlabeled))
     truth = np.array([int(file.parent.name[-1]) for file in test])
-    images, asked = read([*labeled, *unlabeled]), read(test)
+    images, asked = read_pixels([*labeled, *unlabeled]), read_pixels(test)
     return {
         name: 100 * float((predict(name, images, labels, asked) != truth).mean())
         for name in BASELINES
@@ -139,8 +144,9 @@ def main() -> None:
     asked = parser.parse_args()
     name = f"{asked.kind}-{asked.seed}-{asked.budget}"
     out = asked.out or Path("runs") / f"unseen-{name}"
-    if not (out / "images").exists():
-        write_folder(out / "images", asked.kind, asked.seed)
+    if out.exists():
+        parser.error(f"{out} exists; choose another --out")
+    write_folder(out / "images", asked.kind, asked.seed)
     errors = measure_baselines(out / "images")
     print(*(f"{who}: {error:.2f} %" for who, error in errors.items()), sep="\n", flush=True)
     command = ["dualstudent", "train", "--data", str(out / "images"), "--budget", asked.budget]
