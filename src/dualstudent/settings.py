@@ -40,7 +40,8 @@ def explain(error: ValidationError, settings: type[BaseModel], table: Table) -> 
         elif problem["type"] == "union_tag_not_found":
             texts[key] = f"{key}.name is missing"
         elif problem["type"] == "extra_forbidden":
-            advice = _suggest_key(key, list(_list_keys(settings, table)))
+            others = _list_owners(key, settings)
+            advice = _suggest_key(key, list(_list_keys(settings, table)), others)
             texts[key] = f"{key} = {problem['input']!r}: unknown key{advice}"
         elif problem["type"] == "model_type" and isinstance(problem["loc"][-1], int):
             texts[key] = f"{key}: write each of them as a section [[{key}]]"
@@ -75,19 +76,40 @@ def suggest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def _suggest_key(key: str, known: list[str]) -> str:
-    """Return the end of a message: the key that was probably meant, or all keys of the section."""
+def _suggest_key(key: str, known: list[str], others: dict[str, list[str]]) -> str:
+    """Return the end of a message: the key that was probably meant, or all keys of the section.
+
+    Args:
+        key: what there is not.
+        known: all keys that there are.
+        others: keys of the section if it had another name → those names.
+    """
     section, _, last = key.rpartition(".")
     here = [_last_part(other) for other in known if other.rpartition(".")[0] == section]
     close = difflib.get_close_matches(last, here, n=1, cutoff=_NEAR)
-    if close:
+    if close and last not in others:
         return f"; did you mean {'.'.join(filter(None, (section, close[0])))!r}?"
+    meant_there = difflib.get_close_matches(last, others, n=1, cutoff=_NEAR)
+    if meant_there:
+        names = " or ".join(map(repr, others[meant_there[0]]))
+        return f"; {meant_there[0]} is a setting of {section}.name = {names}"
     elsewhere = difflib.get_close_matches(last, map(_last_part, known), n=1, cutoff=_NEAR)
     if elsewhere:
         meant = [repr(other) for other in known if _last_part(other) == elsewhere[0]]
         return f"; did you mean {' or '.join(meant)}?"
     there = f"{section} has" if section else "there are"
     return f"; {there} {', '.join(here)}" if here else ""
+
+
+def _list_owners(key: str, settings: type[BaseModel]) -> dict[str, list[str]]:
+    """Return the keys that the section of ``key`` has under any name → these names."""
+    field = settings.model_fields.get(_last_part(key.rpartition(".")[0]))
+    owners: dict[str, list[str]] = {}
+    for kind in get_args(field.annotation) if field else ():
+        if isinstance(kind, type) and issubclass(kind, BaseModel) and "name" in kind.model_fields:
+            for each in kind.model_fields:
+                owners.setdefault(each, []).append(str(kind.model_fields["name"].default))
+    return owners
 
 
 def _last_part(key: str) -> str:

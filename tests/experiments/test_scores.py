@@ -7,6 +7,7 @@ import pytest
 import scipy.stats
 
 from dualstudent import Run
+from dualstudent.experiments.comparison_table import describe_order
 from dualstudent.experiments.figures.comparison import draw_comparison
 from dualstudent.experiments.schema import Cell
 from dualstudent.experiments.scores import Score, compute_scores
@@ -77,6 +78,31 @@ def test_a_reference_is_never_the_best_and_not_counted(runs: dict[Cell, list[Run
     assert len(judged) == 3  # a and d with few labels, c with many
     raw = [s.difference.p_value for s in found.values() if s.p_value is not None and s.difference]
     assert min(judged) == pytest.approx(3 * min(p for p in raw if p is not None))
+
+
+@pytest.mark.parametrize(
+    ("errors", "said"),
+    [
+        ([[10.0], [90.0]], "; not told apart from it: b"),  # one seed
+        ([[10.0, 12.0], [10.0, 12.0]], "; not told apart from it: b"),
+        ([[10.1, 12.2], [11.1, 13.2]], "; not told apart from it: b"),  # equal differences
+        ([[10.0, 12.0], [11.0, 14.0]], "; not told apart from it: b"),  # t = 3, one degree: p 0.2
+        ([[10.0, 12.0], [40.0, 42.5]], ", clearly below b (p < 0.05)"),  # t = 121
+        (
+            [[10.0, 12.0], [40.0, 42.5], [10.0, 13.0]],
+            ", clearly below b (p < 0.05); not told apart from it: c",
+        ),
+    ],
+    ids=str,
+)
+def test_what_is_said_of_the_order(errors: list[list[float]], said: str) -> None:
+    scores = [
+        Score(Cell(row, "few"), [[error] for error in draws], seconds=1, steps=1)
+        for row, draws in zip("abc", errors, strict=False)
+    ]
+    ceiling = Score(Cell("all labels", "few"), [[1.0] for _ in errors[0]], seconds=1, steps=1)
+    compared = compute_scores({}, 1, [*scores, ceiling], references={"all labels"})
+    assert describe_order(compared) == [f"few: a has the lowest error{said}."]
 
 
 def test_what_one_draw_or_one_state_cannot_tell(runs: dict[Cell, list[Run]]) -> None:

@@ -135,10 +135,27 @@ def test_settings_of_a_new_method_are_kept_in_any_order() -> None:
         load_recipe("digits", ["method.nonsense=3", "method.name=mean-teacher"])
 
 
-def test_a_key_of_another_method_is_not_suggested() -> None:
-    with pytest.raises(UserError, match=r"method\.decay = 0\.9: unknown key") as error:
-        load_recipe("digits", ["method.decay=0.9"])
-    assert "did you mean 'method.decay'" not in str(error.value)
+@pytest.mark.parametrize("key", ["pseudo_label_threshold", "pseudo_label_treshold"])
+def test_a_key_of_another_method_is_refused_with_the_methods_that_have_it(key: str) -> None:
+    owners = [
+        repr(kind.Settings.model_fields["name"].default)
+        for kind in METHODS
+        if "pseudo_label_threshold" in kind.Settings.model_fields
+    ]
+    with pytest.raises(UserError) as error:
+        load_recipe("digits", [f"method.{key}=0.9"])
+    assert "'fixmatch'" in owners
+    assert str(error.value) == (
+        f"recipe digits: method.{key} = 0.9: unknown key; pseudo_label_threshold is a setting of "
+        f"method.name = {' or '.join(owners)}"
+    )
+
+
+def test_a_key_of_another_network_or_optimizer_is_refused_with_those_that_have_it() -> None:
+    with pytest.raises(UserError, match=r"network\.widths .*network\.name = .*'whitened-cnn'"):
+        load_recipe("digits", ["network.widths=[16, 32, 64]"])
+    with pytest.raises(UserError, match=r"optimizer\.betas .*optimizer\.name = 'adamw?'"):
+        load_recipe("digits", ["optimizer.betas=[0.9, 0.99]"])
 
 
 def test_files_are_named_from_where_the_recipe_is(

@@ -55,7 +55,7 @@ def build_comparison_table(
         [*columns, "steps", "time of a run"],
         rows,
         _write_notes(comparison, runs, scores),
-        _describe_order(scores),
+        describe_order(scores),
     )
 
 
@@ -105,15 +105,17 @@ def _format_deviations(score: Score) -> list[str]:
     return [f"{deviation:.2f}" for deviation in score.deviations]
 
 
-def _describe_order(scores: Sequence[Score]) -> list[str]:
-    """One sentence per column: the best method, and which others it clearly beats."""
+def describe_order(scores: Sequence[Score]) -> list[str]:
+    """One sentence per column: the best method, and which others it clearly beats.
+
+    One seed, or differences without any spread, tell no method apart from the best.
+    """
     sentences = []
     for column in dict.fromkeys(score.cell.column for score in scores):
         here = [score for score in scores if score.cell.column == column]
         (best,) = (score.cell.row for score in here if score.difference is None)
-        judged = [score for score in here if score.p_value is not None]
-        clear = [s.cell.row for s in judged if s.p_value is not None and s.p_value < _CLEAR]
-        others = [score.cell.row for score in judged if score.cell.row not in clear]
+        clear = [s.cell.row for s in here if s.p_value is not None and s.p_value < _CLEAR]
+        others = [s.cell.row for s in here if s.cell.row not in {best, CEILING, *clear}]
         sentence = f"{column}: {best} has the lowest error"
         sentence += f", clearly below {', '.join(clear)} (p < {_CLEAR})" if clear else ""
         sentence += f"; not told apart from it: {', '.join(others)}" if others else ""

@@ -8,6 +8,7 @@ from statistics import fmean, stdev, variance
 from scipy.special import stdtr, stdtrit  # Student's t: distribution function and quantile
 
 LEVEL = 0.95  # of intervals
+_NO_SPREAD = 1e-9  # standard error in %, far below one image of any test set: rounding
 
 
 @dataclass(frozen=True)
@@ -16,8 +17,9 @@ class PairedDifference:
 
     Attributes:
         mean: the mean.
-        interval: its confidence interval; None for a single pair.
-        p_value: two-sided p-value of "the mean is 0"; None for a single pair.
+        interval: its confidence interval; None for a single pair, and if all pairs differ equally:
+            then there is no spread to judge by.
+        p_value: two-sided p-value of "the mean is 0"; None where there is no interval.
     """
 
     mean: float
@@ -30,10 +32,10 @@ def compare_pairs(ours: Sequence[float], theirs: Sequence[float]) -> PairedDiffe
 
     With n differences of mean m and standard deviation s, the interval is
     m ± t · s/√n, where t is the 97.5 % quantile for n − 1 degrees of freedom, and the p-value is
-    P(|T| > |m| √n / s). If all differences are equal, the interval is a point.
+    P(|T| > |m| √n / s).
 
     Args:
-        ours: n values, in the order of ``theirs``.
+        ours: n values in %, in the order of ``theirs``.
         theirs: what is subtracted.
 
     Example:
@@ -46,11 +48,10 @@ def compare_pairs(ours: Sequence[float], theirs: Sequence[float]) -> PairedDiffe
     if count < 2:
         return PairedDifference(mean)
     error = stdev(differences) / math.sqrt(count)
+    if error < _NO_SPREAD:
+        return PairedDifference(mean)
     half = float(stdtrit(count - 1, (1 + LEVEL) / 2)) * error
-    if error == 0:
-        p_value = 1.0 if mean == 0 else 0.0
-    else:
-        p_value = 2 * float(stdtr(count - 1, -abs(mean) / error))
+    p_value = 2 * float(stdtr(count - 1, -abs(mean) / error))
     return PairedDifference(mean, (mean - half, mean + half), p_value)
 
 

@@ -371,8 +371,8 @@ def _check_strong_views(method: Method, data: PreparedData) -> None:
     if "strong" in wanted and not data.train.has_strong_views:
         raise UserError(
             f"method.name = {method.settings.name!r} learns from strong views, but nothing would "
-            "perturb them; define them in transforms.strong, or for data from Python in the "
-            "transforms or strong_perturbation of prepare_arrays"
+            "perturb them; define them in transforms.strong (randaugment = 2, for example), or for "
+            "data from Python in the transforms or strong_perturbation of prepare_arrays"
         )
 
 
