@@ -113,16 +113,18 @@ def print_next_steps(run: Run) -> None:
 
 def _fit_into(budget: float, chosen: _Chosen) -> _Chosen:
     """Choose as many epochs as fit into ``budget`` seconds, with the training on labels alone."""
-    epochs = fit_epochs(chosen.recipe, chosen.data, budget, chosen.opponent)
-    if chosen.recipe.trunk is not None and epochs >= chosen.recipe.epochs:
-        return chosen  # heads on features are done by then; more would only fit the few labels
-    changes = [*chosen.changes, f"schedule.epochs={epochs}"]
-    recipe, _ = complete_recipe(chosen.asked, chosen.found, changes)
-    opponent = make_opponent(recipe, chosen.data) if chosen.opponent else None
-    together = ", with the training on labels alone" if opponent else ""
-    why = f"as many as fit into {format_estimate(budget)} here{together}"
-    reasons = chosen.reasons | {"schedule.epochs": why}
-    return replace(chosen, recipe=recipe, opponent=opponent, reasons=reasons)
+    for _ in range(2):  # how often it is evaluated depends on the length, and costs time as well
+        epochs = fit_epochs(chosen.recipe, chosen.data, budget, chosen.opponent)
+        if chosen.recipe.trunk is not None and epochs >= chosen.recipe.epochs:
+            return chosen  # heads on features are done by then; more would only fit the few labels
+        changes = [*chosen.changes, f"schedule.epochs={epochs}"]
+        recipe, _ = complete_recipe(chosen.asked, chosen.found, changes)
+        opponent = make_opponent(recipe, chosen.data) if chosen.opponent else None
+        together = ", with the training on labels alone" if opponent else ""
+        why = f"as many as fit into {format_estimate(budget)} here{together}"
+        reasons = chosen.reasons | {"schedule.epochs": why}
+        chosen = replace(chosen, recipe=recipe, opponent=opponent, reasons=reasons)
+    return chosen
 
 
 def _describe_baseline(chosen: _Chosen) -> str:
