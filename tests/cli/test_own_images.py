@@ -282,6 +282,7 @@ def test_settings_of_a_network_that_may_be_chosen_can_be_set(
     assert "data.image_size = 16: " in output
     assert Run.open(tmp_path / "runs" / "data-0").read_recipe().network.model_dump() == {
         "name": "whitened-cnn",
+        "batch_norm": "together",
         "widths": (4, 8),
         "mirror_at_test": False,
     }
