@@ -135,6 +135,35 @@ def test_a_reader_that_has_enough_is_no_mistake(tmp_path: Path) -> None:
     assert (program.returncode, messages) == (128 + signal.SIGPIPE, b"")
 
 
+INTERRUPTED = """
+import os, signal, sys
+from dualstudent.__main__ import main
+
+class Interrupts:
+    def find_spec(self, name, *_):
+        if name == package:
+            os.kill(os.getpid(), signal.SIGINT)
+
+if __name__ == "__main__":
+    package, sys.argv = sys.argv[1], ["dualstudent", "train", "demo"]
+    sys.meta_path.insert(0, Interrupts())
+    main()
+"""
+
+
+@pytest.mark.parametrize("package", ["typer", "numpy.linalg", "torch.nn", "pydantic.main"])
+def test_ctrl_c_while_packages_load_ends_without_a_word(package: str, tmp_path: Path) -> None:
+    finished = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, package],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (finished.returncode, finished.stdout, finished.stderr) == (-signal.SIGINT, "", "")
+    assert not any(tmp_path.iterdir())
+
+
 def test_names_are_printed_as_they_are(command: Command) -> None:
     assert ":x:[/red]" in command("evaluate", ":x:[/red]")[2]
 

@@ -19,11 +19,11 @@ from dualstudent.data.sources.files import (
 from dualstudent.errors import DataWarning, UserError
 
 NAME, CONTENT = "digits.bin", b"what the authors published"
-MD5 = hashlib.md5(CONTENT).hexdigest()
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 
 def published(address: str, content: bytes = CONTENT) -> PublishedFile:
-    return PublishedFile(NAME, address, hashlib.md5(content).hexdigest())
+    return PublishedFile(NAME, address, hashlib.sha256(content).hexdigest())
 
 
 @pytest.fixture(autouse=True)
@@ -71,12 +71,12 @@ def test_a_download_with_another_checksum_is_refused(tmp_path: Path, address: st
 
 
 def test_the_message_tells_other_content_from_no_connection(tmp_path: Path, address: str) -> None:
-    with pytest.raises(UserError, match=r"md5|checksum"):
+    with pytest.raises(UserError, match=r"sha256|checksum"):
         fetch(published(address, content=b"something else"), tmp_path)
 
 
 def test_a_file_that_the_server_lacks_is_refused(tmp_path: Path, address: str) -> None:
-    missing = PublishedFile("missing.bin", address, "0" * 32)
+    missing = PublishedFile("missing.bin", address, "0" * 64)
 
     with pytest.raises(UserError, match=r"missing\.bin .* could not be downloaded"):
         fetch(missing, tmp_path)
@@ -144,7 +144,7 @@ def test_missing_rights_are_told_without_a_name_from_the_system(tmp_path: Path) 
 def test_the_published_file_with_the_published_count_gives_no_warning(tmp_path: Path) -> None:
     (tmp_path / NAME).write_bytes(CONTENT)
 
-    warn_if_unpublished("digits", [(tmp_path / NAME, MD5)], found=5, expected=5)
+    warn_if_unpublished("digits", [(tmp_path / NAME, SHA256)], found=5, expected=5)
 
 
 @pytest.mark.parametrize(
@@ -155,6 +155,6 @@ def test_anything_else_gives_one_warning(tmp_path: Path, content: bytes, found: 
 
     expected = f"^digits: .*{found} images of 5 published; .* put the published files there$"
     with pytest.warns(DataWarning, match=expected) as caught:
-        warn_if_unpublished("digits", [(tmp_path / NAME, MD5)], found=found, expected=5)
+        warn_if_unpublished("digits", [(tmp_path / NAME, SHA256)], found=found, expected=5)
 
     assert len(caught) == 1

@@ -17,8 +17,12 @@ from dualstudent.data.sources.source import Source
 
 _ADDRESS = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multiclass/"
 _FILES = {
-    "train": PublishedFile("usps.bz2", _ADDRESS, "ec16c51db3855ca6c91edd34d0e9b197"),
-    "test": PublishedFile("usps.t.bz2", _ADDRESS, "8ea070ee2aca1ac39742fdd1ef5ed118"),
+    "train": PublishedFile(
+        "usps.bz2", _ADDRESS, "3771e9dd6ba685185f89867b6e249233dd74652389f263963b3b741e994b034f"
+    ),
+    "test": PublishedFile(
+        "usps.t.bz2", _ADDRESS, "a9c0164e797d60142a50604917f0baa604f326e9a689698763793fa5d12ffc4e"
+    ),
 }
 _PUBLISHED = {"train": 7_291, "test": 2_007}
 _SIDE = 16
@@ -60,7 +64,7 @@ def load_usps(part: str, folder: Path) -> Images:
         tuple(str(digit) for digit in range(10)),
     )
     warn_if_unpublished(
-        images.name, [(path, file.md5)], found=len(images), expected=_PUBLISHED[part]
+        images.name, [(path, file.sha256)], found=len(images), expected=_PUBLISHED[part]
     )
     return images
 
