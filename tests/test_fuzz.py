@@ -1,0 +1,54 @@
+"""Every reader of foreign data raises nothing but errors for users, whatever is in the file."""
+
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.fuzz.mutation import mutate
+from tests.fuzz.readers import READERS, Reader
+from tests.fuzz.trial import limited_memory, read_once
+
+# Inputs that broke a reader once, by its name.
+BROKE: dict[str, tuple[bytes, ...]] = {}
+
+
+@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
+def test_the_good_files_are_read_to_the_end(reader: Reader, tmp_path: Path) -> None:
+    """So that mutated ones are not all refused for the same reason."""
+    with limited_memory():
+        for content in reader.seeds():
+            read_once(reader, reader.pack(content), tmp_path)
+
+
+@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    seed=st.integers(0, 2**32),
+    noise=st.binary(max_size=200),
+    kind=st.sampled_from(["noise", "inside", "archive"]),
+)
+def test_any_content_is_read_or_refused(
+    reader: Reader, tmp_path: Path, seed: int, noise: bytes, kind: str
+) -> None:
+    draw, seeds = random.Random(seed), reader.seeds()
+    content = noise
+    if kind == "inside":
+        content = reader.pack(mutate([*seeds, noise], draw))
+    elif kind == "archive":
+        content = mutate([reader.pack(draw.choice(seeds))], draw)
+    with limited_memory():
+        read_once(reader, content, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [(name, each) for name, inputs in BROKE.items() for each in inputs]
+)
+def test_what_broke_a_reader_once_does_not_any_more(
+    name: str, content: bytes, tmp_path: Path
+) -> None:
+    (reader,) = (each for each in READERS if each.name == name)
+    with limited_memory():
+        read_once(reader, content, tmp_path)
