@@ -1,3 +1,4 @@
+import gzip
 import hashlib
 import os
 import socket
@@ -14,6 +15,7 @@ from dualstudent.data.sources.files import (
     PublishedFile,
     fetch,
     raise_damaged,
+    read_unpacked,
     warn_if_unpublished,
 )
 from dualstudent.errors import DataWarning, UserError
@@ -133,6 +135,19 @@ def test_only_what_a_broken_file_causes_is_blamed_on_the_file(tmp_path: Path) ->
         raise_damaged(path, "broken", (OSError, EOFError)),
     ):
         raise EOFError("ended")
+
+
+def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / NAME
+    path.write_bytes(gzip.compress(b"1234"))
+    with gzip.open(path) as unpacked:
+        assert read_unpacked(path, unpacked, 4) == b"1234"
+    with (
+        pytest.raises(UserError, match=rf"^{path}: holds more than"),
+        raise_damaged(path, "broken", ValueError),
+        gzip.open(path) as unpacked,
+    ):
+        read_unpacked(path, unpacked, 3)
 
 
 def test_missing_rights_are_told_without_a_name_from_the_system(tmp_path: Path) -> None:

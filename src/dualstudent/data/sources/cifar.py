@@ -17,6 +17,7 @@ from dualstudent.data.sources.files import (
     PublishedFile,
     fetch,
     raise_damaged,
+    read_unpacked,
     refuse,
     warn_if_unpublished,
 )
@@ -24,6 +25,7 @@ from dualstudent.data.sources.source import Source
 
 _ADDRESS = "https://www.cs.toronto.edu/~kriz/"
 _PUBLISHED = {"train": 50_000, "test": 10_000}
+_MOST_BYTES = 2**28  # the largest file is 154 MB
 _SHAPE = (3, 32, 32)  # a plane each of red, green and blue
 
 
@@ -164,9 +166,9 @@ def _read_archive(archive: Path, inside: str, names: tuple[str, ...]) -> dict[st
             if folder == inside and name in names and member.isreg():
                 stream = members.extractfile(member)
                 assert stream is not None  # a regular file has content
-                contents[name] = stream.read()
-        while unpacked.read(1 << 20):  # to the end, where the checksum is
-            pass
+                contents[name] = read_unpacked(archive / name, stream, _MOST_BYTES)
+        # To the end, where the checksum is; nothing but zeros is left there.
+        read_unpacked(archive, unpacked, _MOST_BYTES)
     for name in names:
         if name not in contents:
             _refuse(archive / name, f"the archive has no {inside}/{name}")

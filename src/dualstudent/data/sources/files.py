@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import IO, NoReturn
 
 import pooch
 
@@ -77,10 +77,22 @@ def raise_damaged(
     with raise_denied(path):
         try:
             yield
-        except (PermissionError, MemoryError):
-            raise  # not the fault of the file
+        except (PermissionError, MemoryError, UserError):
+            raise  # not the fault of the file, or explained already
         except broken as error:
             refuse(path, f"{complaint} ({error})")
+
+
+def read_unpacked(path: Path, stream: IO[bytes], most_bytes: int) -> bytes:
+    """Read all of a compressed file: a few bytes of it may unpack to any number.
+
+    Raises:
+        UserError: if there are more than ``most_bytes``.
+    """
+    content = stream.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        refuse(path, f"holds more than {most_bytes / 1e6:,.0f} MB")
+    return content
 
 
 def refuse(path: Path, why: str, delete: str = "it") -> NoReturn:

@@ -1,5 +1,7 @@
 """USPS in its published svmlight format (Hull, 1994; distributed by LIBSVM)."""
 
+import bz2
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,7 @@ from dualstudent.data.sources.files import (
     PublishedFile,
     fetch,
     raise_damaged,
+    read_unpacked,
     refuse,
     warn_if_unpublished,
 )
@@ -26,6 +29,7 @@ _FILES = {
 }
 _PUBLISHED = {"train": 7_291, "test": 2_007}
 _SIDE = 16
+_MOST_BYTES = 2**27  # the training part is about 20 MB
 
 
 def load_usps(part: str, folder: Path) -> Images:
@@ -40,9 +44,14 @@ def load_usps(part: str, folder: Path) -> Images:
     file = _FILES[part]
     path = fetch(file, folder / "usps")
     complaint = f"not a readable svmlight file of {_SIDE * _SIDE} values"
-    with raise_damaged(path, complaint, (OSError, EOFError, ValueError)):
+    with (
+        raise_damaged(path, complaint, (OSError, EOFError, ValueError)),
+        bz2.open(path) as unpacked,
+    ):
         features, targets = load_svmlight_file(
-            str(path), n_features=_SIDE * _SIDE, zero_based=False
+            BytesIO(read_unpacked(path, unpacked, _MOST_BYTES)),
+            n_features=_SIDE * _SIDE,
+            zero_based=False,
         )
     values = features.toarray()
     if features.nnz == 0 or features.indices.max() + 1 != _SIDE * _SIDE:
