@@ -43,7 +43,8 @@ torture: .venv/ready
 	$(BIN)/python -m tests.torture.other_cpu results/reliability/other-cpu.csv
 
 fuzz: .venv/ready
-	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz results/reliability/fuzz.csv
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz.with_atheris build/fuzz
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz results/reliability/fuzz.csv --corpus build/fuzz
 
 load: .venv/ready
 	$(BIN)/python -m tests.torture.load results/reliability

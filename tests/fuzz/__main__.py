@@ -30,6 +30,7 @@ def main() -> int:
     parser.add_argument("--inputs", type=int, default=100_000, help="of each reader")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="of each reader")
     parser.add_argument("--only", default="", help="one reader")
+    parser.add_argument("--corpus", type=Path, help="folder of inputs that atheris has found")
     options = parser.parse_args()
     broken = 0
     options.table.parent.mkdir(parents=True, exist_ok=True)
@@ -41,7 +42,10 @@ def main() -> int:
             if options.only in ("", reader.name):
                 place = Path(folder) / reader.name
                 place.mkdir()
-                row = fuzz(reader, options.inputs, options.seconds, place, options.table, writes)
+                seeds = [*reader.seeds(), *read_corpus(options.corpus, reader)]
+                row = fuzz(
+                    reader, seeds, options.inputs, options.seconds, place, options.table, writes
+                )
                 broken += row[-1]
                 rows.writerow(row)
                 file.flush()
@@ -49,12 +53,25 @@ def main() -> int:
     return int(broken > 0)
 
 
+def read_corpus(corpus: Path | None, reader: Reader) -> list[bytes]:
+    """The inputs that atheris has kept for a reader."""
+    if corpus is None:
+        return []
+    return [path.read_bytes() for path in sorted((corpus / reader.name.strip("-")).glob("*"))]
+
+
 def fuzz(
-    reader: Reader, inputs: int, seconds: float, folder: Path, table: Path, writes: WatchedWrites
+    reader: Reader,
+    seeds: list[bytes],
+    inputs: int,
+    seconds: float,
+    folder: Path,
+    table: Path,
+    writes: WatchedWrites,
 ) -> tuple[str, int, int, int, int, str, int]:
     """Return the line of the table."""
     draw, lines = random.Random(reader.name), LineTrace(reader.modules)
-    seeds, slowest, broke = list(reader.seeds()), 0.0, set[str]()
+    slowest, broke = 0.0, set[str]()
     good, begun = len(seeds), time.monotonic()
     tried = 0
     with limited_memory():

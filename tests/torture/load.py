@@ -2,7 +2,7 @@
 
     python -m tests.torture.load results/reliability --predictions 100000 --seconds 3600
 
-Writes load.csv (memory and open files over time), load.svg and load.json (the verdicts).
+Writes load.csv (memory and open files over time), load.png and load.json (the verdicts).
 """
 
 import argparse
@@ -23,7 +23,7 @@ from PIL import Image
 
 from dualstudent import Callback, Predictor, Recipe, load_recipe, train
 from dualstudent.grid import run_grid
-from dualstudent.report.style import render_svg
+from dualstudent.report.style import style_axes
 from dualstudent.signals import Interrupted
 from tests.torture.children import find_difference, tiny_recipe
 
@@ -116,9 +116,10 @@ def draw(samples: list[Sample], path: Path) -> None:
         chosen = [each for each in samples if each[0] == what]
         axis.plot([each[1] / 60 for each in chosen], [each[3] for each in chosen], label="MB")
         axis.plot([each[1] / 60 for each in chosen], [each[4] for each in chosen], label="files")
-        axis.set(title=what, xlabel="minutes", ylim=(0, None))
+        style_axes(axis, what)
+        axis.set(xlabel="minutes", ylim=(0, None))
         axis.legend()
-    path.write_bytes(render_svg(figure))
+    figure.savefig(path, dpi=150, facecolor="white")
 
 
 def main() -> int:
@@ -143,7 +144,7 @@ def main() -> int:
         rows.writerow(["what", "seconds", "done", "memory_mb", "open_files"])
         rows.writerows((w, f"{s:.1f}", n, f"{m:.1f}", f) for w, s, n, m, f in predicted + trained)
     (options.folder / "load.json").write_text(json.dumps(verdicts, indent=1) + "\n")
-    draw(predicted + trained, options.folder / "load.svg")
+    draw(predicted + trained, options.folder / "load.png")
     print(json.dumps(verdicts, indent=1))
     flat = verdicts["predictions"]["flat"] and verdicts["training"]["flat"]
     return int(not flat or differences.count(None) < 4)
