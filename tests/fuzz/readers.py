@@ -7,9 +7,8 @@ import json
 import struct
 import tarfile
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,6 +22,7 @@ from safetensors.torch import save
 
 from dualstudent import Run, UserError, load_recipe, sealed
 from dualstudent.data import splits
+from dualstudent.data.datasets import Images
 from dualstudent.data.images import decoding, tables
 from dualstudent.data.sources import cifar, mnist, svhn, usps
 from dualstudent.data.sources.bundled import load_digits_8x8
@@ -62,11 +62,21 @@ def _write(folder: Path, name: str, content: bytes) -> Path:
     return path
 
 
+def _read_as(*reads: Callable[[], object]) -> None:
+    """Read a file as each of these; it is refused if it is none of them."""
+    refused = []
+    for read in reads:
+        try:
+            read()
+        except UserError as error:
+            refused.append(error)
+    if len(refused) == len(reads):
+        raise refused[0]
+
+
 def _read_idx(content: bytes, folder: Path) -> None:
     path = _write(folder, "digits.gz", content)
-    for dimensions in (1, 3):
-        with suppress(UserError):
-            mnist.read_idx(path, dimensions)
+    _read_as(*(partial(mnist.read_idx, path, dimensions) for dimensions in (1, 3)))
 
 
 def _read_usps(content: bytes, folder: Path) -> None:
@@ -138,15 +148,13 @@ def _turned() -> Image.Exif:
 
 
 def _read_image(content: bytes, folder: Path) -> None:
-    with suppress(UserError):
-        decoding.read_header(content)
-    decoding.decode(content)
+    _read_as(partial(decoding.read_header, content), partial(decoding.decode, content))
 
 
 @cache
 def _seed_csv() -> list[bytes]:
     return [
-        b"path,label,part\na.png,cat,train\nb.png,dog,\nc.png,,\na.png,cat,test\n",
+        b"path,label,part\na.png,cat,train\nb.png,dog,\nc.png,,\n",
         b'file;class\n"a.png";"\'=1+1"\nb.png;-1\n',
         "\ufeffimage\tlabel\na.png\tä\n".encode(),
     ]
@@ -157,7 +165,9 @@ def _seed_parquet() -> list[bytes]:
     seeds = []
     for labels in (["cat", "dog", None], [1.0, 2.0, float("nan")], [1, 2, 3]):
         file = io.BytesIO()
-        parquet.write_table(pyarrow.table({"path": ["a.png", "b.png", "c"], "label": labels}), file)
+        parquet.write_table(
+            pyarrow.table({"path": ["a.png", "b.png", "c.png"], "label": labels}), file
+        )
         seeds.append(file.getvalue())
     return seeds
 
@@ -191,8 +201,7 @@ def _make_json_run(folder: Path) -> Run:
 
 @cache
 def _seed_json() -> list[bytes]:
-    digits = load_digits_8x8("train")
-    manifest = {"data": digits.name, "labeled": [0, 1, 2], "per_class": {"0": 1}}
+    manifest = {"data": _load_digits().name, "labeled": [0, 1, 2], "per_class": {"0": 1}}
     result = {
         "error": 40.0,
         "headline": ["student1"],
@@ -216,22 +225,34 @@ def _seed_json() -> list[bytes]:
 def _read_json(content: bytes, folder: Path) -> None:
     """As every JSON file of a run; sealed, too, as a stranger can."""
     made = _make_json_run(folder)
-    for path, read in (
-        (made.about, lambda: Run.open(made.folder)),
-        (made.result, made.read_result),
-        (made.metrics, made.read_metrics),
-        (made.split, lambda: splits.read_manifest(made.split, load_digits_8x8("train"))),
-    ):
-        before = path.read_bytes() if path.exists() else b"{}"
-        for put in (_put, _put_sealed):
-            with suppress(UserError):
-                put(path, content)
-                read()
+    _read_as(
+        *(
+            partial(_put_and_read, put, path, content, read)
+            for path, read in (
+                (made.about, lambda: Run.open(made.folder)),
+                (made.result, made.read_result),
+                (made.metrics, made.read_metrics),
+                (made.split, lambda: splits.read_manifest(made.split, _load_digits())),
+            )
+            for put in (Path.write_bytes, _put_sealed)
+        )
+    )
+
+
+def _put_and_read(
+    put: Callable[[Path, bytes], object], path: Path, content: bytes, read: Callable[[], object]
+) -> None:
+    before = path.read_bytes() if path.exists() else b"{}"
+    try:
+        put(path, content)
+        read()
+    finally:
         path.write_bytes(before)
 
 
-def _put(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
+@cache
+def _load_digits() -> Images:
+    return load_digits_8x8("train")
 
 
 def _put_sealed(path: Path, content: bytes) -> None:
@@ -270,9 +291,7 @@ def _seed_safetensors() -> list[bytes]:
 
 def _read_safetensors(content: bytes, folder: Path) -> None:
     path = _write(folder, "model.safetensors", content)
-    for read in (checkpoint.read_checkpoint, formats.load_exported):
-        with suppress(UserError):
-            read(path)
+    _read_as(partial(checkpoint.read_checkpoint, path), partial(formats.load_exported, path))
 
 
 READERS = (

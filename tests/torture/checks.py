@@ -23,6 +23,7 @@ from dualstudent.data.sources import catalog
 from dualstudent.methods import METHODS
 from dualstudent.sealed import write_sealed
 from dualstudent.training.verification import verify_run
+from tests.support.imagenet import streamed_recipe, write_imagenet
 from tests.torture.children import (
     EPOCHS,
     STEPS,
@@ -31,6 +32,7 @@ from tests.torture.children import (
     find_difference,
     kill_self,
     limit_files,
+    name_method,
     on_write,
     run_child,
     tiny_recipe,
@@ -294,6 +296,26 @@ def _expect_refusal(end: End) -> None:
         raise RuntimeError(f"the second process: {end}")
 
 
+def check_workers(method: str, place: Place) -> Tally:
+    """Images are read by 0, 1 or 3 worker processes: the runs are equal."""
+    tally, folder = Tally(), place.new()
+    data, whole = write_imagenet(folder.parent / "data"), Run(folder.with_name("workers-0"))
+    for workers in (0, 1, 3):
+        run = Run(folder.with_name(f"workers-{workers}"))
+        end = run_child(partial(_train_streamed, method, data, workers, run.folder))
+        problem = str(end) if end.kind != "finished" else find_difference(run, whole)
+        if problem:
+            tally.wrong.append(f"{method} with {workers} workers: {problem}")
+        else:
+            tally.counts["equal"] += 1
+    return tally
+
+
+def _train_streamed(method: str, data: Path, workers: int, folder: Path) -> None:
+    changes = (*name_method(method), "schedule.epochs=1", "schedule.rampup_epochs=0")
+    train_tiny(streamed_recipe(data, workers, *changes), folder)
+
+
 def check_changes(place: Place) -> Tally:
     """Recipe, data or versions are others when a stopped run is resumed."""
     tally, stopped = Tally(), place.stopped()
@@ -349,7 +371,7 @@ def check_not_finite(place: Place) -> Tally:
     """Losses and inputs that are not finite are refused, and a good checkpoint is kept."""
     tally, folder = Tally(), place.new()
     wild = tiny_recipe("dual-student", "optimizer.learning_rate=1e30")
-    _expect(run_child(partial(train_tiny, wild, folder)), "learning rate", "learning rate", tally)
+    _expect(run_child(partial(train_tiny, wild, folder)), "learning_rate", "learning rate", tally)
     recipe = tiny_recipe("dual-student", "network.name=mlp")
     for value in (np.nan, np.inf, -np.inf):
         vectors = np.random.default_rng(0).normal(size=(60, 8))
@@ -378,6 +400,8 @@ def list_checks(short: bool) -> Iterable[tuple[str, str, Callable[[Place], Tally
         yield "damaged, finished", name, partial(check_damaged_finished, name, flips)
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         yield "signals", name, partial(check_signals, name, count)
+    for method in () if short else NAMES:
+        yield "data workers", method, partial(check_workers, method)
     yield "two processes", "", partial(check_two_processes, count)
     yield "changed", "recipe, data, versions", check_changes
     yield "not finite", "losses, inputs", check_not_finite

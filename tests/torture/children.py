@@ -36,9 +36,13 @@ _WRITES = {"os.rename", "os.truncate", "os.remove", "os.mkdir", "os.chmod"}
 
 def tiny_recipe(method: str = "dual-student", *changes: str) -> Recipe:
     """Three epochs of four steps on 100 of the 8 × 8 digits."""
-    named = (f"method.name={method}", *_OF_METHOD.get(method, ()))
     with warnings.catch_warnings(action="ignore"):
-        return load_recipe("digits", [*_TINY, *named, *changes])
+        return load_recipe("digits", [*_TINY, *name_method(method), *changes])
+
+
+def name_method(method: str) -> tuple[str, ...]:
+    """What to set for a method."""
+    return f"method.name={method}", *_OF_METHOD.get(method, ())
 
 
 @dataclass(frozen=True)
