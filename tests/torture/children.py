@@ -29,7 +29,14 @@ _TINY = (
     *("batch.size=26", "batch.labeled=6", f"schedule.epochs={EPOCHS}", "schedule.rampup_epochs=1"),
     *("transforms.weak.translate=1", "evaluation.every=2"),
 )
-_OF_METHOD = {"vat": ("method.epsilon=1",)}
+_OF_METHOD = {
+    "vat": "method.epsilon=1",
+    "imbalanced-student": 'method.strong_network={name="digits-cnn", width=2}',
+    "mean-teacher+fastswa": "method.average_from=1",
+    "pi+fastswa": "method.average_from=1",
+} | dict.fromkeys(
+    ("adamatch", "fixmatch", "flexmatch", "freematch", "softmatch"), "transforms.strong.noise=0.3"
+)
 # What a run in a folder writes, by the events of Python; the open of a reader is none of them.
 _WRITES = {"os.rename", "os.truncate", "os.remove", "os.mkdir", "os.chmod"}
 
@@ -42,7 +49,8 @@ def tiny_recipe(method: str = "dual-student", *changes: str) -> Recipe:
 
 def name_method(method: str) -> tuple[str, ...]:
     """What to set for a method."""
-    return f"method.name={method}", *_OF_METHOD.get(method, ())
+    more = _OF_METHOD.get(method)
+    return (f"method.name={method}", more) if more else (f"method.name={method}",)
 
 
 @dataclass(frozen=True)
