@@ -12,8 +12,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.fuzz.trial import MOST_BYTES, MOST_SECONDS, read_once
-
 
 def main() -> int:
     """Return 1 if an input broke a reader; it is in the corpus then, as crash-…"""
@@ -45,6 +43,7 @@ def fuzz(name: str, corpus: Path, inputs: int, seconds: int) -> None:
 
     with atheris.instrument_imports(include=["dualstudent"], enable_loader_override=False):
         from tests.fuzz.readers import READERS  # noqa: PLC0415
+        from tests.fuzz.trial import MOST_BYTES, MOST_SECONDS, read_once  # noqa: PLC0415
     (reader,) = (each for each in READERS if each.name == name)
     place = corpus / name.strip("-")
     place.mkdir(parents=True, exist_ok=True)

@@ -134,20 +134,17 @@ def main() -> int:
         predicted = list(watch_predictions(options.predictions, folder))
         trained = watch_training(options.seconds, folder)
         differences = compare_four_at_once(folder)
-    verdicts = {
-        "predictions": judge(predicted),
-        "training": judge(trained),
-        "four_at_once_equal": differences.count(None),
-    }
+    judged = {"predictions": judge(predicted), "training": judge(trained)}
+    equal = differences.count(None)
+    verdicts = json.dumps({**judged, "four_at_once_equal": equal}, indent=1)
     with (options.folder / "load.csv").open("w", newline="") as file:
         rows = csv.writer(file, lineterminator="\n")
         rows.writerow(["what", "seconds", "done", "memory_mb", "open_files"])
         rows.writerows((w, f"{s:.1f}", n, f"{m:.1f}", f) for w, s, n, m, f in predicted + trained)
-    (options.folder / "load.json").write_text(json.dumps(verdicts, indent=1) + "\n")
+    (options.folder / "load.json").write_text(verdicts + "\n")
     draw(predicted + trained, options.folder / "load.png")
-    print(json.dumps(verdicts, indent=1))
-    flat = verdicts["predictions"]["flat"] and verdicts["training"]["flat"]
-    return int(not flat or differences.count(None) < 4)
+    print(verdicts)
+    return int(equal < len(differences) or not all(each["flat"] for each in judged.values()))
 
 
 if __name__ == "__main__":
