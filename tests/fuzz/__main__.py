@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 from typing import Any
@@ -82,7 +83,7 @@ def fuzz(
             content = packed if draw.random() < 0.8 else mutate([packed], draw)
             known = len(lines.reached)
             try:
-                slowest = max(slowest, lines.run(lambda c=content: read_once(reader, c, folder)))
+                slowest = max(slowest, lines.run(partial(read_once, reader, content, folder)))
                 if writes.found:
                     raise AssertionError(f"wrote {writes.found}")
             except Exception as error:

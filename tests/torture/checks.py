@@ -20,6 +20,7 @@ from PIL import Image
 from dualstudent import Predictor, Recipe, Run, UserError, prepare_arrays, resume, train
 from dualstudent.data.datasets import Images
 from dualstudent.data.sources import catalog
+from dualstudent.data.sources.bundled import load_digits_8x8
 from dualstudent.methods import METHODS
 from dualstudent.sealed import write_sealed
 from dualstudent.training.verification import verify_run
@@ -249,10 +250,14 @@ def list_damages(path: Path, flips: int) -> Iterator[tuple[str, Callable[[Path],
     yield "removed", Path.unlink
     yield "emptied", lambda path: path.write_bytes(b"")
     for place in (1, size // 2, size - 1):
-        yield f"cut to {place}", lambda path, place=place: os.truncate(path, place)
+        yield f"cut to {place}", partial(_cut, size=place)
     for _ in range(flips):
         place, bit = draw.randrange(size), draw.randrange(8)
         yield f"with bit {bit} of byte {place} flipped", partial(_flip, place=place, bit=bit)
+
+
+def _cut(path: Path, size: int) -> None:
+    os.truncate(path, size)
 
 
 def _flip(path: Path, place: int, bit: int) -> None:
@@ -282,16 +287,15 @@ def check_two_processes(count: int, place: Place) -> Tally:
     tally = Tally()
     for _ in range(count):
         folder = place.new()
-        rival = partial(run_child, partial(train_tiny, tiny_recipe(), folder))
-        ends: list[End] = []
-        meet = Acts(lambda folder=folder, rival=rival: _expect_refusal(rival()), step=5)
-        ends.append(run_child(partial(train_tiny, tiny_recipe(), folder, meet)))
-        tally.counts["refused"] += ends[0].kind == "finished"
-        place.compare(ends[0], folder, tally, "with a rival")
+        meet = Acts(partial(_expect_refusal, partial(train_tiny, tiny_recipe(), folder)), step=5)
+        end = run_child(partial(train_tiny, tiny_recipe(), folder, meet))
+        tally.counts["refused"] += end.kind == "finished"
+        place.compare(end, folder, tally, "with a rival")
     return tally
 
 
-def _expect_refusal(end: End) -> None:
+def _expect_refusal(rival: Act) -> None:
+    end = run_child(rival)
     if end.kind != "refused" or "another process" not in end.text:
         raise RuntimeError(f"the second process: {end}")
 
@@ -355,7 +359,7 @@ def _list_data_changes() -> Iterator[tuple[str, Callable[[Images], Images]]]:
 
 def _resume_on(run: Run, change: Callable[[Images], Images]) -> None:
     source = catalog.SOURCES["digits-8x8"]
-    changed = source._replace(load=lambda part, folder: change(source.load(part, folder)))
+    changed = source._replace(load=lambda part, folder: change(load_digits_8x8(part)))
     catalog.SOURCES["digits-8x8"] = changed
     resume(run.folder)
 

@@ -12,7 +12,7 @@ import numpy as np
 import PIL
 import torch
 from numpy.typing import NDArray
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError, _imaging
 
 from dualstudent.data.transforms import resize as transforms
 from dualstudent.errors import UserError
@@ -32,7 +32,7 @@ _FULL_SCALES = {"I;16": (65535,), "I": (65535,), "F": (1, 255, 65535)}
 
 # For broken files, libtiff prints lines of its own to stderr; Pillow raises an error as well.
 with suppress(AttributeError, OSError):  # another build of Pillow may hide it
-    ctypes.CDLL(Image.core.__file__).TIFFSetErrorHandler(None)
+    ctypes.CDLL(_imaging.__file__).TIFFSetErrorHandler(None)
 
 
 class UnreadableImage(UserError):

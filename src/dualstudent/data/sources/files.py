@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BufferedIOBase
 from pathlib import Path
 from typing import IO, NoReturn
 
@@ -83,7 +84,7 @@ def raise_damaged(
             refuse(path, f"{complaint} ({error})")
 
 
-def read_unpacked(path: Path, stream: IO[bytes], most_bytes: int) -> bytes:
+def read_unpacked(path: Path, stream: IO[bytes] | BufferedIOBase, most_bytes: int) -> bytes:
     """Read all of a compressed file: a few bytes of it may unpack to any number.
 
     Raises:
