@@ -11,9 +11,6 @@ from tests.fuzz.mutation import mutate
 from tests.fuzz.readers import READERS, Reader
 from tests.fuzz.trial import limited_memory, read_once
 
-# Inputs that broke a reader once, by its name.
-BROKE: dict[str, tuple[bytes, ...]] = {}
-
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
 @pytest.mark.filterwarnings("ignore")
@@ -38,16 +35,5 @@ def test_any_content_is_read_or_refused(
         content = reader.pack(mutate([*seeds, noise], draw))
     elif kind == "archive":
         content = mutate([reader.pack(draw.choice(seeds))], draw)
-    with limited_memory():
-        read_once(reader, content, tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("name", "content"), [(name, each) for name, inputs in BROKE.items() for each in inputs]
-)
-def test_what_broke_a_reader_once_does_not_any_more(
-    name: str, content: bytes, tmp_path: Path
-) -> None:
-    (reader,) = (each for each in READERS if each.name == name)
     with limited_memory():
         read_once(reader, content, tmp_path)

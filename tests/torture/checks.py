@@ -391,18 +391,18 @@ def _train_on(vectors: NDArray[np.float64], recipe: Recipe, folder: Path) -> Non
 
 def list_checks(short: bool) -> Iterable[tuple[str, str, Callable[[Place], Tally]]]:
     """Check, its subject, and what does it; the short form takes seconds."""
-    kills, every, flips, count = (4, 9, 4, 2) if short else (50, 1, 100, 50)
-    methods = ["dual-student", "temporal"] if short else NAMES
-    for method in methods:
+    kills, every, flips, count = (3, 20, 2, 1) if short else (50, 1, 100, 50)
+    files = ["run.json", "recipe.toml", "split.json", "metrics.jsonl", "checkpoint.safetensors"]
+    stopped = files[-1:] if short else [*files, "checkpoint-before.safetensors"]
+    for method in ("dual-student", "temporal") if short else NAMES:
         yield "kills", method, partial(check_kills, method, kills)
     for problem in ("ENOSPC", "EACCES", "EFBIG"):
         yield "failing writes", problem, partial(check_failing_writes, problem, every)
-    files = ["run.json", "recipe.toml", "split.json", "metrics.jsonl", "checkpoint.safetensors"]
-    for name in (*files, "checkpoint-before.safetensors"):
+    for name in stopped:
         yield "damaged, stopped", name, partial(check_damaged_stopped, name, flips)
     for name in (*files, "model.safetensors", "result.json"):
         yield "damaged, finished", name, partial(check_damaged_finished, name, flips)
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+    for name in ("SIGTERM",) if short else ("SIGINT", "SIGTERM", "SIGHUP"):
         yield "signals", name, partial(check_signals, name, count)
     for method in () if short else NAMES:
         yield "data workers", method, partial(check_workers, method)
