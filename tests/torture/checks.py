@@ -124,7 +124,9 @@ def check_kills(method: str, kills: int, place: Place) -> Tally:
             end = run_child(harm, delay)
             moments.append(name)
             tally.counts["killed"] += end.kind == "killed"
-            if end.kind not in ("killed", "finished"):
+            if end.kind == "finished":
+                break
+            if end.kind != "killed":
                 tally.wrong.append(f"{', '.join(moments)}: {end}")
         tally.counts["lives"] += 1
         place.finish(folder, tally, f"killed {', '.join(moments)}", method)
@@ -184,6 +186,8 @@ def check_failing_writes(problem: str, every: int, place: Place) -> Tally:
                 tally.wrong.append(f"{what}: {end.text!r} is not one line with the file")
         elif end.kind == "finished":
             tally.counts["finished with a warning" if end.warnings else "finished"] += 1
+        else:
+            tally.wrong.append(f"{what}: {end}")
         place.finish(folder, tally, what)
         number += every
 
