@@ -11,6 +11,7 @@ import pytest
 
 from dualstudent import Callback, Run, UserError
 from dualstudent.grid import _work, run_grid
+from dualstudent.parallel import main_module_left_out
 from dualstudent.runs import train
 from dualstudent.signals import Interrupted
 from dualstudent.training.checkpoint import read_checkpoint
@@ -146,7 +147,8 @@ def test_a_worker_ends_quietly_if_its_parent_has_not_read_everything(tmp_path: P
     context = get_context("spawn")
     here, there = context.Pipe()
     worker = context.Process(target=_work, args=(there,))
-    worker.start()
+    with main_module_left_out():
+        worker.start()
     there.close()
     here.send(("seed-0", RECIPES["seed-0"], tmp_path / "seed-0"))
     here.poll(None)  # until it has reported the error
