@@ -119,6 +119,7 @@ class Interrupts:
             os.kill(os.getpid(), signal.SIGINT)
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever the tests were started with
     package, sys.argv = sys.argv[1], ["dualstudent", "train", "demo"]
     sys.meta_path.insert(0, Interrupts())
     main()
