@@ -87,10 +87,10 @@ def fuzz(
                 if writes.found:
                     raise AssertionError(f"wrote {writes.found}")
             except Exception as error:
-                writes.found.clear()
                 if _describe(error) not in broke:
                     broke.add(_describe(error))
                     _keep(table, reader, content, error)
+                writes.found.clear()  # also what was kept
             tried += 1
             if len(lines.reached) > known and tried > good:
                 seeds.append(inside)

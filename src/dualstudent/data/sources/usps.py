@@ -45,7 +45,7 @@ def load_usps(part: str, folder: Path) -> Images:
     path = fetch(file, folder / "usps")
     complaint = f"not a readable svmlight file of {_SIDE * _SIDE} values"
     with (
-        raise_damaged(path, complaint, (OSError, EOFError, ValueError)),
+        raise_damaged(path, complaint, (OSError, EOFError, ValueError, OverflowError)),
         bz2.open(path) as unpacked,
     ):
         features, targets = load_svmlight_file(
