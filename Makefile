@@ -2,20 +2,24 @@
 # make test   formatting, lint, types, tests
 # make test-other-cpu  what learns once more, with the last bits of another CPU
 # make browser-test  pages in headless Chromium, if there is one
+# make torture  runs that are killed, damaged and deprived of disk space, many times
+# make fuzz   broken files for every reader
+# make load   many predictions, a long training, four at once
 # make bench  the time of a step against its bare network passes, and of views
 PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/pytest
 export MPLBACKEND := Agg
 
-.PHONY: demo test test-other-cpu browser-test lint bench clean
+.PHONY: demo test test-other-cpu browser-test torture fuzz load lint bench clean
 .DEFAULT_GOAL := test
 
-.venv/ready: requirements.lock pyproject.toml
+.venv/ready: requirements.lock requirements-torch.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11"; exit 2; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-torch.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
 	touch $@
 
@@ -32,6 +36,18 @@ test-other-cpu: .venv/ready
 
 browser-test: .venv/ready
 	$(PYTEST) -m browser tests/browser
+
+# Results go into results/reliability; docs/reliability.md quotes them.
+torture: .venv/ready
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.torture results/reliability/torture.csv
+	$(BIN)/python -m tests.torture.other_cpu results/reliability/other-cpu.csv
+
+fuzz: .venv/ready
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz.with_atheris build/fuzz
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz results/reliability/fuzz.csv --corpus build/fuzz
+
+load: .venv/ready
+	$(BIN)/python -m tests.torture.load results/reliability
 
 lint: .venv/ready
 	$(BIN)/ruff format --check .

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from dualstudent import UserError
-from dualstudent.atomic import atomic_write, create_file
+from dualstudent.atomic import atomic_write, create_file, name_partial
 from tests.support.processes import dead_process
 
 
@@ -63,10 +63,15 @@ def test_what_killed_processes_left_behind_is_removed(tmp_path: Path) -> None:
         (tmp_path / name).write_text("half")
         return tmp_path / name
 
-    ours = left(f"file.txt.{dead_process()}.partial")
+    def name(file: str, process: int) -> str:
+        mine = name_partial(tmp_path / file).name
+        return mine.replace(str(os.getpid()), str(process))
+
+    ours = left(name("file.txt", dead_process()))
     kept = [
-        left(f"file.txt.{os.getppid()}.partial"),  # its process still writes
-        left(f"other.txt.{dead_process()}.partial"),
+        left(name("file.txt", os.getppid())),  # its process still writes
+        left(f"file.txt.elsewhere.{dead_process()}.partial"),  # of another machine, which may
+        left(name("other.txt", dead_process())),
         left("file.txt.partial"),
         left("file.txt.12.partial.txt"),
     ]

@@ -3,20 +3,24 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from multiprocessing import get_context
 from pathlib import Path
 from shutil import copytree
 
 import pytest
 
 from dualstudent import Callback, Run, UserError
-from dualstudent.grid import run_grid
+from dualstudent.grid import _work, run_grid
+from dualstudent.parallel import main_module_left_out
 from dualstudent.runs import train
 from dualstudent.signals import Interrupted
+from dualstudent.training.checkpoint import read_checkpoint
 from tests.support.recipes import small_recipe
 from tests.support.runs import RaisesSignalAt, assert_equal_runs
 
 RECIPES = {f"seed-{seed}": small_recipe(f"seed={seed}") for seed in range(2)}
 EPOCHS = RECIPES["seed-0"].schedule.epochs
+STEPS = 29  # of an epoch
 
 
 class Counts(Callback):
@@ -91,8 +95,8 @@ from tests.support.recipes import small_recipe
 
 class Tells(Callback):
     def on_step(self, step):
-        if step == 1:
-            print("one epoch is done", flush=True)
+        if step == 2:
+            print("two epochs are done", flush=True)
 
 if __name__ == "__main__":
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whatever the tests were started with
@@ -113,10 +117,13 @@ def long_grid(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         text=True,
     )
     assert parent.stdout is not None
-    assert parent.stdout.readline() == "one epoch is done\n"
-    yield parent
-    parent.kill()
-    parent.wait()
+    with parent.stdout as told:
+        try:
+            assert told.readline() == "two epochs are done\n"
+            yield parent
+        finally:
+            parent.kill()
+            parent.wait()
 
 
 @pytest.mark.parametrize("numbers", [[signal.SIGKILL], [signal.SIGHUP, signal.SIGHUP]])
@@ -124,14 +131,30 @@ def test_a_run_ends_with_the_grid_that_began_it(
     long_grid: subprocess.Popen[str], numbers: list[int], tmp_path: Path
 ) -> None:
     run = Run(tmp_path / "grid" / "long")
-    assert not run.checkpoint.is_file()
     for number in numbers:  # a closing terminal sends two
         long_grid.send_signal(number)
-    long_grid.communicate(timeout=60)  # until the worker has ended, too: it holds the same output
-    assert run.checkpoint.is_file()
+    long_grid.communicate()  # until the worker has ended, too: it holds the same output
+    two_epochs = 2 * STEPS  # only the first one has a checkpoint of its own
+    assert read_checkpoint(run.checkpoint).notes.step >= two_epochs
     assert not run.result.is_file()
     with run.lock():
         pass  # nobody else trains it
+
+
+def test_a_worker_ends_quietly_if_its_parent_has_not_read_everything(tmp_path: Path) -> None:
+    """The connection is reset then, not only closed."""
+    (tmp_path / "seed-0").write_text("a file where a folder should be")
+    context = get_context("spawn")
+    here, there = context.Pipe()
+    worker = context.Process(target=_work, args=(there,))
+    with main_module_left_out():
+        worker.start()
+    there.close()
+    here.send(("seed-0", RECIPES["seed-0"], tmp_path / "seed-0"))
+    here.poll(None)  # until it has reported the error
+    here.close()
+    worker.join()
+    assert worker.exitcode == 0
 
 
 def test_a_failing_disk_is_reported_with_the_run(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Atomic writes: a file exists completely or not at all."""
 
 import os
+import platform
 import re
 import shutil
 from collections.abc import Iterator
@@ -42,16 +43,18 @@ def atomic_write(path: Path, keep: Path | None = None) -> Iterator[Path]:
 def name_partial(path: Path) -> Path:
     """Name the file or folder that becomes ``path`` once it is complete.
 
-    It has the process id in its name, so that no other process writes to it. Those that processes
-    left behind when they were killed are removed.
+    It has machine and process in its name, so that no other process writes to it. Those that
+    processes of this machine left behind when they were killed are removed; of others, as on a
+    shared disk, nobody knows here whether they still write.
     """
-    named = re.compile(re.escape(path.name) + r"\.(\d{1,9})\.partial")
+    machine = re.sub(r"\W", "-", platform.node())
+    named = re.compile(re.escape(f"{path.name}.{machine}.") + r"(\d{1,9})\.partial")
     with suppress(OSError):  # cleaning up is not worth an error
         for beside in path.parent.iterdir():
             found = named.fullmatch(beside.name)
             if found and not _is_alive(int(found[1])):
                 _remove(beside)
-    return path.with_name(f"{path.name}.{os.getpid()}.partial")
+    return path.with_name(f"{path.name}.{machine}.{os.getpid()}.partial")
 
 
 def _is_alive(process: int) -> bool:

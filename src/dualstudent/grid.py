@@ -117,7 +117,7 @@ class _Workers:
         connection = self.idle.pop()
         try:
             connection.send((name, recipe, folder))
-        except BrokenPipeError as error:
+        except ConnectionError as error:
             raise UserError(_describe_death(name)) from error
         self.busy[connection] = name
 
@@ -158,7 +158,7 @@ def _work(connection: Connection) -> None:
     while True:
         try:
             name, recipe, folder = connection.recv()
-        except EOFError:  # the parent has finished or died
+        except (EOFError, ConnectionError):  # the parent has finished or died
             return
         try:
             train_or_resume(recipe, folder, _Reporter(connection, recipe.epochs))
@@ -172,14 +172,15 @@ def _work(connection: Connection) -> None:
 
 def _send(connection: Connection, message: int | str) -> None:
     """Send the number of epochs done, or at the end of a run an error; empty if it succeeded."""
-    with contextlib.suppress(BrokenPipeError):  # the parent has closed the connection
+    # The parent has closed the connection; it is reset if messages were left unread.
+    with contextlib.suppress(ConnectionError):
         connection.send(message)
 
 
 def _receive(connection: Connection, name: str) -> int | str:
     try:
         message: int | str = connection.recv()
-    except (EOFError, ConnectionResetError):
+    except (EOFError, ConnectionError):
         return _describe_death(name)
     return message
 

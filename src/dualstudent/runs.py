@@ -79,6 +79,12 @@ def resume(
         _draw_page(run, lambda: load_trained(run.used, data))
         return run
     run.check_method()
+    if others := run.list_other_versions():
+        warnings.warn(
+            f"{run.folder} was begun with {', '.join(others)}; it may not end exactly as it would "
+            "have there",
+            stacklevel=2,
+        )
     recipe = run.read_recipe()
     with run.lock(), start_followers(recipe, run.folder):
         trainer = Trainer(recipe, data, run.check_same_data)

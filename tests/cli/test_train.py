@@ -149,3 +149,14 @@ def test_a_run_cannot_be_in_a_file(tmp_path: Path, command: Command) -> None:
     code, _, messages = command("train", "digits", "--out", file / "run")
     assert (code, messages.count("\n")) == (2, 1)
     assert messages.startswith(f"error: {file} is a file")
+
+
+@pytest.mark.parametrize("out", [".", ""])
+def test_the_folder_one_is_in_is_not_replaced_by_a_run(
+    out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, _, messages = command("train", "digits", "--out", out)
+    assert (code, messages.count("\n")) == (2, 1)
+    assert "is the folder you are in" in messages
+    assert not any(tmp_path.iterdir())

@@ -16,6 +16,7 @@ from dualstudent.export import formats
 from dualstudent.export.exporter import find_architecture
 from dualstudent.export.formats import SafetensorsFile
 from dualstudent.methods import METHODS
+from dualstudent.training.checkpoint import read_tensors, write_tensors
 from dualstudent.training.trainer import Trainer
 from tests.support.isolated import json_without
 from tests.support.recipes import small_recipe
@@ -256,3 +257,15 @@ def test_other_safetensors_are_not_taken_for_a_model(small_run: Run, tmp_path: P
         load_exported(tmp_path / "text.safetensors")
     with pytest.raises(UserError, match=small_run.model.name):
         load_exported(small_run.model)
+
+
+def test_a_network_larger_than_its_weights_is_not_even_built(
+    small_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "m.safetensors"
+    export_run(small_run, "safetensors", path)
+    tensors, card = read_tensors(path)
+    write_tensors(path, tensors, card | {"network": card["network"] | {"width": 256}})
+    monkeypatch.setattr("dualstudent.export.formats.DeployedModel", None)
+    with pytest.raises(UserError, match="export it again"):
+        load_exported(path)

@@ -1,11 +1,14 @@
 import json
+import os
 import signal
 from pathlib import Path
 
 import pytest
 
 from dualstudent import Run, UserError, resume, train
+from dualstudent.atomic import name_partial
 from dualstudent.runs import train_or_resume
+from dualstudent.sealed import write_sealed
 from dualstudent.signals import Interrupted
 from tests.support.disk import full_disk
 from tests.support.processes import dead_process, stopped_by
@@ -90,6 +93,19 @@ def test_other_labels_than_the_run_began_with_are_refused(
         resume(tmp_path / "run")
 
 
+def test_other_versions_than_the_run_began_with_are_named(
+    uninterrupted: Run, tmp_path: Path
+) -> None:
+    with pytest.raises(Interrupted):
+        train(small_recipe(), tmp_path / "run", RaisesSignalAt(40))
+    run = Run(tmp_path / "run")
+    about = run.read_about()
+    write_sealed(run.about, about | {"versions": about["versions"] | {"torch": "1.0"}})
+    with pytest.warns(UserWarning, match=r"begun with torch 1\.0 \(here"):
+        resumed = resume(run.folder)
+    assert_equal_runs(resumed, uninterrupted)
+
+
 def test_missing_metrics_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
         train(small_recipe(), tmp_path / "run", RaisesSignalAt(40))
@@ -111,7 +127,8 @@ def test_a_damaged_file_is_named_in_one_line(name: str, content: bytes, tmp_path
 
 def test_a_run_is_created_completely_or_not_at_all(tmp_path: Path) -> None:
     """A partial folder left by a crash is removed, one of the user is not touched."""
-    theirs, left = tmp_path / "run.partial", tmp_path / f"run.{dead_process()}.partial"
+    theirs, ours = tmp_path / "run.partial", name_partial(tmp_path / "run")
+    left = ours.with_name(ours.name.replace(str(os.getpid()), str(dead_process())))
     for folder in (theirs, left):
         folder.mkdir()
         (folder / "recipe.toml").write_text("half of a rec")

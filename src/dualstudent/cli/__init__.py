@@ -3,8 +3,9 @@
 Commands import heavy packages only when they need them, so that help and lists are fast.
 """
 
+import sys
 import warnings
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -26,6 +27,7 @@ from dualstudent.cli import (
     verify,
 )
 from dualstudent.cli.console import print_message, run_command
+from dualstudent.errors import UserError
 
 __all__ = ["app", "main", "run_command"]
 
@@ -54,10 +56,25 @@ for command in (
 app.add_typer(recipes.app, name="recipes")
 
 
+_WrongUsage: Any = typer.BadParameter.mro()[1]  # typer has no public name for it
+
+
 def main() -> None:
     """Entry point: a user's mistake is one line and exit code 2, never a traceback."""
     warnings.showwarning = lambda message, *_, **__: print_message("warning", "yellow", message)
-    run_command(app)
+    run_command(_run_app)
+
+
+def _run_app() -> None:
+    """Run the command of ``sys.argv``; typer's own message would take several lines."""
+    try:
+        sys.exit(app(standalone_mode=False))
+    except _WrongUsage as error:
+        text = str(error.format_message()).rstrip(".")
+        if not text:  # without arguments, typer has shown the help
+            sys.exit(2)
+        command = error.ctx.command_path if error.ctx else "dualstudent"
+        raise UserError(f"{text}; '{command} --help' shows what is right") from error
 
 
 def _print_version(wanted: bool) -> None:

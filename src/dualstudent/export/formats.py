@@ -153,6 +153,8 @@ def load_exported(path: Path | str) -> DeployedModel:
     tensors, notes = read_tensors(path)
     try:
         card = ModelCard.model_validate_json(json.dumps(notes))
+        if card.count_parameters() > 2 * sum(tensor.numel() for tensor in tensors.values()):
+            raise RuntimeError("a network larger than its weights would take memory for nothing")
         model = DeployedModel(card)
         model.load_state_dict(tensors)
     except (ValidationError, RuntimeError) as error:

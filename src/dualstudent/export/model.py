@@ -11,7 +11,8 @@ from torch.nn.utils import parametrize
 
 from dualstudent.data.features import Standardization
 from dualstudent.data.transforms.normalization import Normalization, make_scale_and_offset
-from dualstudent.networks.build import AnyNetworkSettings, build_network
+from dualstudent.networks.build import AnyNetworkSettings, build_network, count_parameters
+from dualstudent.networks.efficientnet_lite import FEATURES
 from dualstudent.networks.network import NetworkSettings
 from dualstudent.settings import Settings
 from dualstudent.trunks.trunk import StandardizedTrunk, TrunkSettings, build_trunk
@@ -60,6 +61,11 @@ class ModelCard(Settings):
             key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             for key, value in fields.items()
         }
+
+    def count_parameters(self) -> int:
+        """Count those of the network as it was trained, with both heads, without building it."""
+        inputs, size = (self.channels, self.image_size) if self.trunk is None else (FEATURES, None)
+        return count_parameters(self.network, inputs, len(self.classes), size)
 
 
 def describe_preprocessing(channels: int, image_size: int, margin: float = 1.0) -> str:

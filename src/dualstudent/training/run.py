@@ -151,6 +151,8 @@ class Run:
         for above in folder.parents:
             if above.is_file():
                 raise UserError(f"{above} is a file, no folder; choose another --out")
+        if folder.resolve() == Path.cwd():  # it is replaced as a whole
+            raise UserError(f"{str(folder)!r} is the folder you are in; choose a new one as --out")
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             hint = f", or 'dualstudent resume {folder}'" if cls(folder).about.is_file() else ""
             raise UserError(f"{folder} already exists; choose another --out{hint}")
@@ -208,6 +210,21 @@ class Run:
     def read_fingerprint(self) -> object:
         """Read the fingerprint of the data that the run started with."""
         return self.read_about().get("data")
+
+    def list_other_versions(self) -> list[str]:
+        """List the packages that had another version when the run began, in words.
+
+        Raises:
+            UserError: if the run names no versions.
+        """
+        begun = self.read_about().get("versions")
+        if not isinstance(begun, dict):
+            raise UserError(f"{self.about}: names no versions")
+        return [
+            f"{name} {begun.get(name)} (here {here})"
+            for name, here in list_versions().items()
+            if begun.get(name) != here
+        ]
 
     def check_same_data(self, data: PreparedData) -> None:
         """Check that ``data`` are the data that the run started with.

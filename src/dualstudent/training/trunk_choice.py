@@ -29,6 +29,7 @@ _MANY = 6_000  # images; with more of them, the better trunk takes more than 10 
 _HELPS = 0.6  # of the error on pixels; measured by benchmarks/trunk_or_pixels.py
 _MOST = 500  # labeled images
 _SMALLEST = 24  # pixels a side; smaller images show too little of what the trunk has learned
+_SMALLEST_GRAY = 64  # small gray images, such as digits, are learned better from scratch
 _SIDE = 32  # pixels a side for the classifier on pixels
 
 
@@ -118,6 +119,8 @@ def _try_on_labeled(
     labeled = [listing.labeled[index] for index in pick_some(len(listing.labeled), _MOST)]
     size, channels = choose_form(asked, *measured)
     images = decode_images(listing.select(labeled), size, channels, progress=progress)
+    if images.is_gray and size < _SMALLEST_GRAY:
+        return None
     pixels, labels = images.pixels[images.rows], torch.tensor(images.listing.labels)
     return try_trunk(torch.from_numpy(pixels), labels, asked.trunk, asked.seed)
 

@@ -9,7 +9,7 @@ from dualstudent.data.prepare import prepare
 from dualstudent.errors import UserError
 from dualstudent.training.checkpoint import read_checkpoint
 from dualstudent.training.model_file import read_model
-from dualstudent.training.run import FORMAT, Run, list_versions
+from dualstudent.training.run import FORMAT, Run
 from dualstudent.training.trunk import use_trunk
 
 Outcome = Literal["ok", "warning", "error"]
@@ -71,14 +71,10 @@ def _list_files(run: Run) -> Iterator[tuple[str, Callable[[], object]]]:
 
 
 def _check_versions(run: Run) -> Check:
-    begun, here = run.read_about().get("versions"), list_versions()
-    if not isinstance(begun, dict):
-        return Check("versions", "error", f"{run.about}: names no versions")
-    others = [
-        f"{name} {begun.get(name)} (here {version})"
-        for name, version in here.items()
-        if begun.get(name) != version
-    ]
+    try:
+        others = run.list_other_versions()
+    except UserError as error:
+        return Check("versions", "error", str(error))
     if others:
         return Check("versions", "warning", f"begun with {', '.join(others)}")
     return Check("versions", "ok", "those of this installation")

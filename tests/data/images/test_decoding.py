@@ -358,3 +358,13 @@ def test_enlarging(photo: Pixels) -> None:
     assert large.shape == (3, 48, 48)
     middle = photo[:, 8:32].astype(int)
     assert np.abs(large[:, ::2, ::2].transpose(1, 2, 0) - middle).max() <= 10
+
+
+def test_libtiff_prints_no_lines_of_its_own(
+    photo: Pixels, capfd: pytest.CaptureFixture[str]
+) -> None:
+    content = bytearray(encoded(Image.fromarray(photo), "TIFF", compression="tiff_lzw"))
+    content[50:200] = b"\xff" * 150
+    with pytest.raises(UnreadableImage):
+        decode(bytes(content))
+    assert capfd.readouterr().err == ""

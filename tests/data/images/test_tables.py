@@ -216,6 +216,14 @@ def test_parquet_mistakes(folder: Path) -> None:
         list_table(table)
 
 
+def test_parquet_with_too_many_rows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = parquet(folder, path=["1.png", "2.png"], label=["a", "b"])
+    assert len(list_table(table)) == 2
+    monkeypatch.setattr("dualstudent.data.images.tables._MOST_ROWS", 1)
+    with pytest.raises(UserError, match=r"table\.parquet: has more than 1 rows"):
+        list_table(table)
+
+
 def test_parquet_with_text_that_is_no_text(folder: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     broken = pyarrow.array([b"1.png", b"\xff.png"]).view(pyarrow.string())

@@ -157,15 +157,18 @@ def test_as_many_extracted_images_as_published_but_others_give_one_warning(tmp_p
 
 
 @pytest.mark.parametrize(
-    ("classes", "md5"),
-    [(10, "c32a1d4ab5d03f1284b67883e8d87530"), (100, "03b5dce01913d631647c71ecec9e9cb8")],
+    ("classes", "sha256"),
+    [
+        (10, "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"),
+        (100, "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec"),
+    ],
 )
 def test_without_any_files_the_archive_is_downloaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, classes: int, md5: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, classes: int, sha256: str
 ) -> None:
     def retrieve(url: str, known_hash: str, path: Path, fname: str) -> None:
         assert url == f"https://www.cs.toronto.edu/~kriz/{ARCHIVES[classes]}"
-        assert known_hash == f"md5:{md5}"
+        assert known_hash == f"sha256:{sha256}"
         contents = CIFAR10 if classes == 10 else CIFAR100
         assert write_archive(tmp_path, contents, classes) == path / fname
 

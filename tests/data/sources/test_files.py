@@ -1,3 +1,4 @@
+import gzip
 import hashlib
 import os
 import socket
@@ -14,16 +15,17 @@ from dualstudent.data.sources.files import (
     PublishedFile,
     fetch,
     raise_damaged,
+    read_unpacked,
     warn_if_unpublished,
 )
 from dualstudent.errors import DataWarning, UserError
 
 NAME, CONTENT = "digits.bin", b"what the authors published"
-MD5 = hashlib.md5(CONTENT).hexdigest()
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 
 def published(address: str, content: bytes = CONTENT) -> PublishedFile:
-    return PublishedFile(NAME, address, hashlib.md5(content).hexdigest())
+    return PublishedFile(NAME, address, hashlib.sha256(content).hexdigest())
 
 
 @pytest.fixture(autouse=True)
@@ -71,12 +73,12 @@ def test_a_download_with_another_checksum_is_refused(tmp_path: Path, address: st
 
 
 def test_the_message_tells_other_content_from_no_connection(tmp_path: Path, address: str) -> None:
-    with pytest.raises(UserError, match=r"md5|checksum"):
+    with pytest.raises(UserError, match="SHA-256"):
         fetch(published(address, content=b"something else"), tmp_path)
 
 
 def test_a_file_that_the_server_lacks_is_refused(tmp_path: Path, address: str) -> None:
-    missing = PublishedFile("missing.bin", address, "0" * 32)
+    missing = PublishedFile("missing.bin", address, "0" * 64)
 
     with pytest.raises(UserError, match=r"missing\.bin .* could not be downloaded"):
         fetch(missing, tmp_path)
@@ -135,6 +137,19 @@ def test_only_what_a_broken_file_causes_is_blamed_on_the_file(tmp_path: Path) ->
         raise EOFError("ended")
 
 
+def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / NAME
+    path.write_bytes(gzip.compress(b"1234"))
+    with gzip.open(path) as unpacked:
+        assert read_unpacked(path, unpacked, 4) == b"1234"
+    with (
+        pytest.raises(UserError, match=rf"^{path}: holds more than"),
+        raise_damaged(path, "broken", ValueError),
+        gzip.open(path) as unpacked,
+    ):
+        read_unpacked(path, unpacked, 3)
+
+
 def test_missing_rights_are_told_without_a_name_from_the_system(tmp_path: Path) -> None:
     expected = rf"^{tmp_path}: may not be read \(closed\); ask for read rights"
     with pytest.raises(UserError, match=expected), raise_damaged(tmp_path, "broken", Exception):
@@ -144,7 +159,7 @@ def test_missing_rights_are_told_without_a_name_from_the_system(tmp_path: Path) 
 def test_the_published_file_with_the_published_count_gives_no_warning(tmp_path: Path) -> None:
     (tmp_path / NAME).write_bytes(CONTENT)
 
-    warn_if_unpublished("digits", [(tmp_path / NAME, MD5)], found=5, expected=5)
+    warn_if_unpublished("digits", [(tmp_path / NAME, SHA256)], found=5, expected=5)
 
 
 @pytest.mark.parametrize(
@@ -155,6 +170,6 @@ def test_anything_else_gives_one_warning(tmp_path: Path, content: bytes, found: 
 
     expected = f"^digits: .*{found} images of 5 published; .* put the published files there$"
     with pytest.warns(DataWarning, match=expected) as caught:
-        warn_if_unpublished("digits", [(tmp_path / NAME, MD5)], found=found, expected=5)
+        warn_if_unpublished("digits", [(tmp_path / NAME, SHA256)], found=found, expected=5)
 
     assert len(caught) == 1

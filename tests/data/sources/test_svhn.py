@@ -163,7 +163,8 @@ def test_a_missing_file_is_asked_for_before_anything_is_read(
         load_svhn_extra("train", tmp_path)
 
     assert asked == {
-        f"http://ufldl.stanford.edu/housenumbers/{EXTRA}": "md5:a93ce644f1a588dc4d68dda5feec44a7"
+        f"http://ufldl.stanford.edu/housenumbers/{EXTRA}": "sha256:"
+        "a133a4beb38a00fcdda90c9489e0c04f900b660ce8a316a5e854838379a71eb3"
     }
 
 

@@ -53,6 +53,9 @@ GOOD = "".join(svmlight_line(label) for label in range(1, 11))
         ),
         pytest.param(bz2.compress(b"digit,pixels\n"), "not a readable svmlight", id="other format"),
         pytest.param(
+            bz2.compress(b"1 " + b"9" * 30 + b":0.5\n"), "not a readable svmlight", id="huge index"
+        ),
+        pytest.param(
             bz2.compress(svmlight_line(1, np.ones(257)).encode()),
             "contains 257",
             id="too many values",

@@ -1,8 +1,9 @@
 """Decoding of image files to upright pixels in bytes."""
 
+import ctypes
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -11,7 +12,7 @@ import numpy as np
 import PIL
 import torch
 from numpy.typing import NDArray
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError, _imaging
 
 from dualstudent.data.transforms import resize as transforms
 from dualstudent.errors import UserError
@@ -28,6 +29,10 @@ _MOST_BYTES = 1 << 30  # larger than any image within the limit of pixels
 _MOST_PIXELS = 89_478_485  # Pillow's limit for decompression bombs
 _NUMBERS = ("I", "F")  # first letters of modes with more than one byte per value
 _FULL_SCALES = {"I;16": (65535,), "I": (65535,), "F": (1, 255, 65535)}
+
+# For broken files, libtiff prints lines of its own to stderr; Pillow raises an error as well.
+with suppress(AttributeError, OSError):  # another build of Pillow may hide it
+    ctypes.CDLL(_imaging.__file__).TIFFSetErrorHandler(None)
 
 
 class UnreadableImage(UserError):

@@ -20,6 +20,7 @@ _PARTS: dict[str, Part] = {"": "train", "train": "train", "training": "train", "
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
 _PARQUET_BEGINS = b"PAR1"
 _SHOWN = 10  # files that do not exist
+_MOST_ROWS = 10_000_000  # a small Parquet file may hold any number of equal rows
 
 
 @dataclass(frozen=True)
@@ -183,6 +184,8 @@ def _read_parquet(table: Path, columns: Columns) -> Iterator[_Row]:
         ) from error
     try:
         with parquet.ParquetFile(table) as file:
+            if file.metadata.num_rows > _MOST_ROWS:
+                raise UserError(f"{table}: has more than {_MOST_ROWS:,} rows; split it")
             places = _find_columns(table, file.schema_arrow.names, columns)
             wanted = [file.schema_arrow.names[place] for place in places if place is not None]
             content = file.read(columns=wanted)

@@ -17,6 +17,7 @@ from dualstudent.data.sources.files import (
     PublishedFile,
     fetch,
     raise_damaged,
+    read_unpacked,
     refuse,
     warn_if_unpublished,
 )
@@ -24,6 +25,7 @@ from dualstudent.data.sources.source import Source
 
 _ADDRESS = "https://www.cs.toronto.edu/~kriz/"
 _PUBLISHED = {"train": 50_000, "test": 10_000}
+_MOST_BYTES = 2**28  # the largest file is 154 MB
 _SHAPE = (3, 32, 32)  # a plane each of red, green and blue
 
 
@@ -35,7 +37,7 @@ class _Cifar:
         name: name of the data set.
         folder: folder of the files, extracted and in the archive.
         archive: the published archive.
-        parts: part → its files in order, each with its MD5 if known.
+        parts: part → its files in order, each with its SHA-256 if known.
         class_names: file of the class names.
         labels: number of classes of each label byte of a record; the last one is used.
     """
@@ -51,16 +53,22 @@ class _Cifar:
 _CIFAR10 = _Cifar(
     name="cifar10",
     folder="cifar-10-batches-bin",
-    archive=PublishedFile("cifar-10-binary.tar.gz", _ADDRESS, "c32a1d4ab5d03f1284b67883e8d87530"),
+    archive=PublishedFile(
+        "cifar-10-binary.tar.gz",
+        _ADDRESS,
+        "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+    ),
     parts={
         "train": {
-            "data_batch_1.bin": "5dd7e06a14cb22eb9f671a540d1b7c25",
-            "data_batch_2.bin": "5ea93a67294ea407fff1d09f752e9692",
-            "data_batch_3.bin": "942cd6a4bcdd0dd3c604fbe906cb4421",
-            "data_batch_4.bin": "ae636b3ba5c66a11e91e8cb52e771fcb",
-            "data_batch_5.bin": "53f37980c15c3d472c316c40844f3f0d",
+            "data_batch_1.bin": "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5",
+            "data_batch_2.bin": "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed",
+            "data_batch_3.bin": "bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67",
+            "data_batch_4.bin": "014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48",
+            "data_batch_5.bin": "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add",
         },
-        "test": {"test_batch.bin": "803d5f7f4d78ea53de84dbe85f74fb6d"},
+        "test": {
+            "test_batch.bin": "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b"
+        },
     },
     class_names="batches.meta.txt",
     labels=(10,),
@@ -68,7 +76,11 @@ _CIFAR10 = _Cifar(
 _CIFAR100 = _Cifar(
     name="cifar100",
     folder="cifar-100-binary",
-    archive=PublishedFile("cifar-100-binary.tar.gz", _ADDRESS, "03b5dce01913d631647c71ecec9e9cb8"),
+    archive=PublishedFile(
+        "cifar-100-binary.tar.gz",
+        _ADDRESS,
+        "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
+    ),
     parts={"train": {"train.bin": None}, "test": {"test.bin": None}},
     class_names="fine_label_names.txt",
     labels=(20, 100),
@@ -103,11 +115,11 @@ def _load(cifar: _Cifar, part: str, folder: Path) -> Images:
     known: list[tuple[Path, str | None]]
     if path_exists(extracted):
         origin = extracted
-        known = [(extracted / name, md5) for name, md5 in cifar.parts[part].items()]
+        known = [(extracted / name, sha256) for name, sha256 in cifar.parts[part].items()]
         contents = _read_folder(extracted, names)
     else:
         origin = fetch(cifar.archive, folder / cifar.name)
-        known = [(origin, cifar.archive.md5)]
+        known = [(origin, cifar.archive.sha256)]
         contents = _read_archive(origin, cifar.folder, names)
     classes = tuple(contents.pop(cifar.class_names).decode(errors="replace").split())
     if len(classes) != cifar.labels[-1]:
@@ -154,9 +166,9 @@ def _read_archive(archive: Path, inside: str, names: tuple[str, ...]) -> dict[st
             if folder == inside and name in names and member.isreg():
                 stream = members.extractfile(member)
                 assert stream is not None  # a regular file has content
-                contents[name] = stream.read()
-        while unpacked.read(1 << 20):  # to the end, where the checksum is
-            pass
+                contents[name] = read_unpacked(archive / name, stream, _MOST_BYTES)
+        # To the end, where the checksum is; nothing but zeros is left there.
+        read_unpacked(archive, unpacked, _MOST_BYTES)
     for name in names:
         if name not in contents:
             _refuse(archive / name, f"the archive has no {inside}/{name}")

@@ -1,17 +1,18 @@
 """Published files: downloads them, and checks that they are what was published."""
 
-import hashlib
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BufferedIOBase
 from pathlib import Path
-from typing import NoReturn
+from typing import IO, NoReturn
 
 import pooch
 
 from dualstudent.data.paths import ANOTHER_FOLDER, path_exists, raise_denied
 from dualstudent.errors import DataWarning, UserError
+from dualstudent.sealed import hash_file
 
 
 @dataclass(frozen=True)
@@ -21,12 +22,12 @@ class PublishedFile:
     Attributes:
         name: file name.
         address: URL of its folder.
-        md5: MD5 of its content.
+        sha256: SHA-256 of its content.
     """
 
     name: str
     address: str
-    md5: str
+    sha256: str
 
 
 def fetch(file: PublishedFile, folder: Path) -> Path:
@@ -41,7 +42,10 @@ def fetch(file: PublishedFile, folder: Path) -> Path:
     pooch.get_logger().setLevel("WARNING")
     try:
         pooch.retrieve(
-            url=file.address + file.name, known_hash=f"md5:{file.md5}", path=folder, fname=file.name
+            url=file.address + file.name,
+            known_hash=f"sha256:{file.sha256}",
+            path=folder,
+            fname=file.name,
         )
     except PermissionError as error:
         raise UserError(
@@ -54,8 +58,8 @@ def fetch(file: PublishedFile, folder: Path) -> Path:
         ) from error
     except ValueError as error:
         raise UserError(
-            f"{file.name} from {file.address} is not the published file: its md5 is not "
-            f"{file.md5}; try again later or put the file into {folder}"
+            f"{file.name} from {file.address} is not the published file: its SHA-256 is not "
+            f"{file.sha256}; try again later or put the file into {folder}"
         ) from error
     return path
 
@@ -74,10 +78,22 @@ def raise_damaged(
     with raise_denied(path):
         try:
             yield
-        except (PermissionError, MemoryError):
-            raise  # not the fault of the file
+        except (PermissionError, MemoryError, UserError):
+            raise  # not the fault of the file, or explained already
         except broken as error:
             refuse(path, f"{complaint} ({error})")
+
+
+def read_unpacked(path: Path, stream: IO[bytes] | BufferedIOBase, most_bytes: int) -> bytes:
+    """Read all of a compressed file: a few bytes of it may unpack to any number.
+
+    Raises:
+        UserError: if there are more than ``most_bytes``.
+    """
+    content = stream.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        refuse(path, f"holds more than {most_bytes / 1e6:,.0f} MB")
+    return content
 
 
 def refuse(path: Path, why: str, delete: str = "it") -> NoReturn:
@@ -98,11 +114,11 @@ def warn_if_unpublished(
 
     Args:
         data_set: name of the data set.
-        paths: its files, each with its published MD5 if known.
+        paths: its files, each with its published SHA-256 if known.
         found: number of images in them.
         expected: published number of images.
     """
-    changed = [path.name for path, md5 in paths if md5 is not None and _hash_file(path) != md5]
+    changed = [path.name for path, sha256 in paths if sha256 and hash_file(path) != sha256]
     if changed or found != expected:
         warnings.warn(
             f"{data_set}: {', '.join(changed) or 'the data'} in {paths[0][0].parent} "
@@ -112,8 +128,3 @@ def warn_if_unpublished(
             DataWarning,
             stacklevel=2,
         )
-
-
-def _hash_file(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()

@@ -15,6 +15,7 @@ from dualstudent.data.sources.files import (
     PublishedFile,
     fetch,
     raise_damaged,
+    read_unpacked,
     refuse,
     warn_if_unpublished,
 )
@@ -23,15 +24,32 @@ from dualstudent.data.sources.source import Source
 _ADDRESS = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 _FILES = {
     "train": (
-        PublishedFile("train-images-idx3-ubyte.gz", _ADDRESS, "f68b3c2dcbeaaa9fbdd348bbdeb94873"),
-        PublishedFile("train-labels-idx1-ubyte.gz", _ADDRESS, "d53e105ee54ea40749a09fcbcd1e9432"),
+        PublishedFile(
+            "train-images-idx3-ubyte.gz",
+            _ADDRESS,
+            "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+        ),
+        PublishedFile(
+            "train-labels-idx1-ubyte.gz",
+            _ADDRESS,
+            "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+        ),
     ),
     "test": (
-        PublishedFile("t10k-images-idx3-ubyte.gz", _ADDRESS, "9fb629c4189551a2d022fa330f9573f3"),
-        PublishedFile("t10k-labels-idx1-ubyte.gz", _ADDRESS, "ec29112dd5afa0611ce80d1b7f02629c"),
+        PublishedFile(
+            "t10k-images-idx3-ubyte.gz",
+            _ADDRESS,
+            "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+        ),
+        PublishedFile(
+            "t10k-labels-idx1-ubyte.gz",
+            _ADDRESS,
+            "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+        ),
     ),
 }
 _PUBLISHED = {"train": 60_000, "test": 10_000}
+_MOST_BYTES = 2**27  # the images for training are 47 MB
 _MAGIC = {3: 2051, 1: 2049}  # unsigned bytes in 3 dimensions, in 1
 
 
@@ -69,7 +87,7 @@ def load_mnist(part: str, folder: Path) -> Images:
     )
     warn_if_unpublished(
         images.name,
-        [(image_path, image_file.md5), (label_path, label_file.md5)],
+        [(image_path, image_file.sha256), (label_path, label_file.sha256)],
         found=len(images),
         expected=_PUBLISHED[part],
     )
@@ -78,8 +96,11 @@ def load_mnist(part: str, folder: Path) -> Images:
 
 def read_idx(path: Path, dimensions: int) -> Tensor:
     """Read a gzipped idx file of unsigned bytes, and check it against its header."""
-    with raise_damaged(path, "broken or truncated", (OSError, EOFError, zlib.error)):
-        content = gzip.decompress(path.read_bytes())
+    with (
+        raise_damaged(path, "broken or truncated", (OSError, EOFError, zlib.error)),
+        gzip.open(path) as unpacked,
+    ):
+        content = read_unpacked(path, unpacked, _MOST_BYTES)
     header = 4 * (1 + dimensions)
     if len(content) < header:
         refuse(path, f"{len(content)} bytes are too few for an idx header")

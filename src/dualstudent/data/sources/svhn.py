@@ -20,9 +20,21 @@ from dualstudent.data.sources.source import Source
 
 _ADDRESS = "http://ufldl.stanford.edu/housenumbers/"
 _FILES = {
-    "train": PublishedFile("train_32x32.mat", _ADDRESS, "e26dedcc434d2e4c54c9b2d4a06d8373"),
-    "test": PublishedFile("test_32x32.mat", _ADDRESS, "eb5a983be6a315427106f1b164d9cef3"),
-    "extra": PublishedFile("extra_32x32.mat", _ADDRESS, "a93ce644f1a588dc4d68dda5feec44a7"),
+    "train": PublishedFile(
+        "train_32x32.mat",
+        _ADDRESS,
+        "435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8",
+    ),
+    "test": PublishedFile(
+        "test_32x32.mat",
+        _ADDRESS,
+        "cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b",
+    ),
+    "extra": PublishedFile(
+        "extra_32x32.mat",
+        _ADDRESS,
+        "a133a4beb38a00fcdda90c9489e0c04f900b660ce8a316a5e854838379a71eb3",
+    ),
 }
 _PUBLISHED = {"train": 73_257, "test": 26_032, "extra": 531_131}
 _SHAPE = (3, 32, 32)
@@ -64,7 +76,7 @@ def _load(name: str, parts: list[str], folder: Path) -> Images:
     )
     warn_if_unpublished(
         name,
-        [(path, _FILES[part].md5) for path, part in zip(paths, parts, strict=True)],
+        [(path, _FILES[part].sha256) for path, part in zip(paths, parts, strict=True)],
         found=len(images),
         expected=sum(_PUBLISHED[part] for part in parts),
     )

@@ -1,5 +1,7 @@
 """USPS in its published svmlight format (Hull, 1994; distributed by LIBSVM)."""
 
+import bz2
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,7 @@ from dualstudent.data.sources.files import (
     PublishedFile,
     fetch,
     raise_damaged,
+    read_unpacked,
     refuse,
     warn_if_unpublished,
 )
@@ -17,11 +20,16 @@ from dualstudent.data.sources.source import Source
 
 _ADDRESS = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multiclass/"
 _FILES = {
-    "train": PublishedFile("usps.bz2", _ADDRESS, "ec16c51db3855ca6c91edd34d0e9b197"),
-    "test": PublishedFile("usps.t.bz2", _ADDRESS, "8ea070ee2aca1ac39742fdd1ef5ed118"),
+    "train": PublishedFile(
+        "usps.bz2", _ADDRESS, "3771e9dd6ba685185f89867b6e249233dd74652389f263963b3b741e994b034f"
+    ),
+    "test": PublishedFile(
+        "usps.t.bz2", _ADDRESS, "a9c0164e797d60142a50604917f0baa604f326e9a689698763793fa5d12ffc4e"
+    ),
 }
 _PUBLISHED = {"train": 7_291, "test": 2_007}
 _SIDE = 16
+_MOST_BYTES = 2**27  # the training part is about 20 MB
 
 
 def load_usps(part: str, folder: Path) -> Images:
@@ -36,9 +44,14 @@ def load_usps(part: str, folder: Path) -> Images:
     file = _FILES[part]
     path = fetch(file, folder / "usps")
     complaint = f"not a readable svmlight file of {_SIDE * _SIDE} values"
-    with raise_damaged(path, complaint, (OSError, EOFError, ValueError)):
+    with (
+        raise_damaged(path, complaint, (OSError, EOFError, ValueError, OverflowError)),
+        bz2.open(path) as unpacked,
+    ):
         features, targets = load_svmlight_file(
-            str(path), n_features=_SIDE * _SIDE, zero_based=False
+            BytesIO(read_unpacked(path, unpacked, _MOST_BYTES)),
+            n_features=_SIDE * _SIDE,
+            zero_based=False,
         )
     values = features.toarray()
     if features.nnz == 0 or features.indices.max() + 1 != _SIDE * _SIDE:
@@ -60,7 +73,7 @@ def load_usps(part: str, folder: Path) -> Images:
         tuple(str(digit) for digit in range(10)),
     )
     warn_if_unpublished(
-        images.name, [(path, file.md5)], found=len(images), expected=_PUBLISHED[part]
+        images.name, [(path, file.sha256)], found=len(images), expected=_PUBLISHED[part]
     )
     return images
 

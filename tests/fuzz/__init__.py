@@ -1,0 +1,1 @@
+"""Random and mutated files for every reader of foreign data: ``make fuzz``."""

@@ -1,0 +1,1 @@
+"""Everything that can go wrong with a run, many times: ``make torture``."""
