@@ -231,4 +231,5 @@ def test_an_opponent_that_diverges_costs_no_result(
     monkeypatch.setattr(worth_module, "resume", diverge)
     with pytest.warns(UserWarning, match="not compared with labels alone: the loss is no longer"):
         compare_with_labels(run)
-    assert run.read_result() == result
+    assert run.read_result() == result | {"gain": None}
+    assert not awaits_comparison(run)  # it is not tried again and again

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+import torch
+
 from dualstudent.batch import count_epoch_steps
 from dualstudent.data.prepared import PreparedData
 from dualstudent.errors import escape_line
@@ -47,8 +49,9 @@ def can_cross_validate(recipe: Recipe, data: PreparedData) -> bool:
     That takes many trainings, so they must be short, on features of a trunk. Labels of the source
     say nothing about the target.
     """
-    tested = len(data.test_labels) > 0
-    return recipe.trunk is not None and not tested and data.target_from is None
+    if recipe.trunk is None or len(data.test_labels) or data.target_from is not None:
+        return False
+    return int(torch.bincount(data.labels[data.labeled]).max()) > 1  # a label must be left
 
 
 def make_opponent(recipe: Recipe, data: PreparedData) -> Recipe | None:
@@ -126,6 +129,7 @@ def compare_with_labels(
         raise Interrupted(stop.number, f"{stop.done} on labels alone", command) from stop
     except LossNotFinite as error:
         warnings.warn(f"not compared with labels alone: {escape_line(error)}", stacklevel=2)
+        _add_to_result(run, {"gain": None})
         return
     ours, labels_only = (load_trained(each, data) for each in (run, run.labels_only))
     if len(ours.data.test_labels):
@@ -185,9 +189,9 @@ def _cross_validate(run: Run, ours: Trainer, progress: Progress | None) -> dict[
             found = compare_by_folds(ours.data, ours.recipe, alone, on_epoch)
         except LossNotFinite as error:
             warnings.warn(f"not cross-validated: {escape_line(error)}", stacklevel=3)
-            return {}
+            found = None
     if found is None:
-        return {}
+        return {"gain": None}
     added = {"on_features": asdict(found.comparison)}
     if alone is not None:
         errors = found.errors[ours.recipe.method.name], found.errors[LABELS_ALONE]

@@ -1,5 +1,6 @@
 """The choice of a recipe from facts about images."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -210,3 +211,11 @@ def test_a_trunk_sees_the_true_colors() -> None:
     recipe = chosen({"trunk": {"name": "efficientnet-lite0"}}, on_features=True)
     assert recipe.network.name == "mlp"
     assert recipe.transforms.weak == Transform(translate=64 // 14)
+
+
+def test_methods_on_features_get_settings_for_vectors() -> None:
+    photos = ImageFacts(3, 224, 100, 3_000, may_be_mirrored=True, gpu=None, on_features=True)
+    vat = choose_recipe(photos, {"method": {"name": "vat"}}).table["method"]
+    assert vat["epsilon"] == pytest.approx(8 * math.sqrt(1280 / 3072))
+    imbalanced = choose_recipe(photos, {"method": {"name": "imbalanced-student"}}).table["method"]
+    assert imbalanced["strong_network"]["name"] == "mlp"

@@ -56,10 +56,12 @@ def test_a_loss_says_which_model_is_used() -> None:
 
 def test_labels_alone_are_used_only_if_they_are_clearly_better() -> None:
     right, wrong = np.zeros(40), np.ones(40)
-    one_more = np.eye(40)[0]
+    first, five, six = (np.repeat([1.0, 0.0], [count, 40 - count]) for count in (1, 5, 6))
     for errors, alone, used in (
         (wrong, right, True),
-        (one_more, right, False),  # 1 of 40 may be chance
+        (first, right, False),  # 1 of 40 may be chance
+        (five, right, False),  # p = 2 / 2⁵ by the sign test
+        (six, right, True),  # p = 2 / 2⁶
         (right, wrong, False),
         (right, right, False),
     ):

@@ -1,3 +1,4 @@
+import os
 import shutil
 import signal
 import threading
@@ -114,6 +115,24 @@ def test_as_many_views_as_asked_for_are_drawn_evenly(
         assert len(rows) == count
         assert shares.min() > 1  # of 40 draws
     assert (views != clean).any(dim=2).float().mean() > 0.5
+
+
+def test_features_that_were_not_used_for_long_are_still_read(tmp_path: Path) -> None:
+    trunk, long_ago = FrozenTrunk(Counting(), FEATURES), 40 * 24 * 3600.0
+    kept = keep_features(make_data(), trunk, 1, 1, folder=tmp_path)
+    for folder in tmp_path.glob("features-*"):
+        os.utime(folder, (folder.stat().st_atime - long_ago, folder.stat().st_mtime - long_ago))
+    again = keep_features(make_data(), trunk, 1, 1, folder=tmp_path)
+    assert torch.equal(all_clean(again), all_clean(kept))
+
+
+def test_features_that_are_not_finite_are_refused_and_not_kept(tmp_path: Path) -> None:
+    module = Counting()
+    with torch.no_grad():
+        module.weight.fill_(1e6)
+    with pytest.raises(UserError, match="not finite"):
+        keep_features(make_data(), FrozenTrunk(module, FEATURES), 1, 0, folder=tmp_path)
+    assert all(not keys.stat().st_size for keys in tmp_path.glob("features-*/keys"))
 
 
 def test_views_in_bfloat16_and_clean_images_in_full_precision(tmp_path: Path) -> None:

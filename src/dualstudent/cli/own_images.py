@@ -82,6 +82,9 @@ def print_forecast(asked: Recipe, listing: Listing, changes: Sequence[str]) -> N
     print_line(console, describe_forecast(chosen.recipe, chosen.found.images, seconds))
     if line := _describe_baseline(chosen):
         print_line(console, line)
+    for key in ("network.name", "trunk.name"):
+        if key in chosen.reasons:
+            print_line(console, f"{key} = {attrgetter(key)(chosen.recipe)}: {chosen.reasons[key]}")
     print_line(console, f"evaluation: {chosen.reasons['data.validation']}")
     if chosen.recipe.trunk is not None:
         found = inspect_features(chosen.data, chosen.recipe.seed)

@@ -192,7 +192,8 @@ def _start_from_images(
 
     def build(labels: int | str, own: list[str]) -> Recipe:
         wanted = [*changes, f"data.labels={labels}", *own]
-        return complete_recipe(validate_request(where, wanted), found, wanted)[0]
+        asked = validate_request(where, wanted)
+        return complete_recipe(asked, found, wanted, cross_validated=False)[0]
 
     return build, "all"
 
@@ -275,6 +276,8 @@ def _list_remarks(
                 )
     if request.data is not None and len(request.methods) > 1:
         remarks.append("Each method has the views, learning rate and weights that suit it.")
+    trunks = {recipe.trunk.name for recipe in recipes.values() if recipe.trunk is not None}
+    remarks += [f"All learn from the features of {trunk}, which is frozen." for trunk in trunks]
     data = [recipe.data for cell, recipe in recipes.items() if cell.row != CEILING]
     if any(d.labels == "all" and not d.validation and not d.images for d in data):
         remarks.append(

@@ -9,6 +9,7 @@ import torch
 
 from dualstudent.batch import count_epoch_steps
 from dualstudent.methods import METHODS, list_settings
+from dualstudent.networks.efficientnet_lite import FEATURES
 from dualstudent.recipes.reading import merge
 from dualstudent.settings import Table
 
@@ -202,7 +203,7 @@ def _choose_method(name: str, epochs: int, facts: ImageFacts) -> Table:
     own: Table = _DUAL_STUDENT if name == "dual-student" else {}
     if facts.on_features and name == "fixmatch":
         own = {"pseudo_label_threshold": _HEAD_THRESHOLD}
-    shape = (facts.channels, facts.size, facts.size)
+    shape = (FEATURES,) if facts.on_features else (facts.channels, facts.size, facts.size)
     return {"name": name} | suit_method(name, epochs, shape) | own
 
 
@@ -249,9 +250,9 @@ def _choose_learning_rate(facts: ImageFacts, method: str, network: str) -> float
 
 def _choose_device(facts: ImageFacts, network: str) -> Table:
     """Choose the precision; the error of the whitened CNN is the same with both."""
-    if facts.gpu is None and network == "whitened-cnn" and has_fast_bfloat16():
-        return {"precision": "bf16-mixed"}
-    return {}
+    on_a_cpu = facts.gpu is None and network == "whitened-cnn" and has_fast_bfloat16()
+    tuned = facts.gpu == "cuda" and facts.tuned is not None  # needs half as much memory
+    return {"precision": "bf16-mixed"} if on_a_cpu or tuned else {}
 
 
 def _make_schedule(epochs: int, wanted: Table) -> Table:

@@ -98,7 +98,7 @@ def choose_form(asked: Recipe, typical: int, is_gray: bool) -> tuple[int, Channe
 
 
 def complete_recipe(
-    asked: Recipe, check: DataCheck, changes: Sequence[str]
+    asked: Recipe, check: DataCheck, changes: Sequence[str], cross_validated: bool = True
 ) -> tuple[Recipe, dict[str, str]]:
     """Choose a recipe that suits the images and the user's settings.
 
@@ -106,12 +106,13 @@ def complete_recipe(
         asked: recipe from :func:`validate_request`, with the same changes.
         check: check of the images, in the form of :func:`choose_form`.
         changes: ``"key=value"`` each; they take precedence.
+        cross_validated: whether labels are cross-validated if they can be; else some are held out.
 
     Returns:
         The recipe, and key → why it has its value.
     """
     wanted, gpu = apply_changes({}, changes), asked.device.gpu
-    by_labels = asked.trunk is not None and asked.data.target_path is None
+    by_labels = cross_validated and asked.trunk is not None and asked.data.target_path is None
     data, reasons = _choose_data(check, gpu == "cuda", by_labels, wanted.get("data", {}))
     labeled, unlabeled = _count_samples(check, data)
     facts = ImageFacts(
@@ -202,7 +203,7 @@ def _choose_validation(check: DataCheck, by_labels: bool) -> tuple[float, str]:
     if by_labels:
         return 0.0, (
             "there is no test part; each label is hidden once in short trainings "
-            "(cross-validation), which take about as long as the training"
+            "(cross-validation), which take a few times as long as the training"
         )
     if labels < _LABELS_TO_SPARE * classes:
         return 0.0, (

@@ -8,11 +8,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
+from scipy.stats import binomtest
 
 from dualstudent.errors import UserError
 from dualstudent.training.inference import Predictions, predict
 from dualstudent.training.trainer import Trainer
 
+_LEVEL = 0.05  # of the sign test
 _RESAMPLES, _SEED = 10_000, 0
 
 
@@ -96,8 +98,8 @@ def measure_gain(ours: Trainer, labels_only: Trainer) -> Gain:
     """Compare a trained run with one on the labels alone, which has the same data.
 
     Only validation images choose the model to use: the labels alone if their error is clearly
-    lower, that is, if the interval is below 0. A few images would often be wrong about a small
-    difference, and unlabeled images usually help. Test images never choose, because they would no
+    lower, by a sign test. A few images would often be wrong about a small difference, and
+    unlabeled images usually help. Test images never choose, because they would no
     longer tell how good the chosen model is.
     """
     part: Literal["test", "validation"] = (
@@ -112,16 +114,22 @@ def compute_gain(
     labels_only_errors: NDArray[np.float64],
 ) -> Gain:
     """Compare errors (n,) in [0, 1] with and without unlabeled images, on the same n images."""
-    interval = resample_mean(100 * (labels_only_errors - errors))
+    gains = labels_only_errors - errors
     return Gain(
         part,
         len(errors),
         100 * float(errors.mean()),
         100 * float(labels_only_errors.mean()),
-        interval,
+        resample_mean(100 * gains),
         None if part == "test" else part,
-        part != "test" and interval[1] < 0,
+        part != "test" and _is_clear_loss(gains),
     )
+
+
+def _is_clear_loss(gains: NDArray[np.float64]) -> bool:
+    """Whether far more gains are below 0 than above: the sign test, exact for few images."""
+    lost, won = int((gains < 0).sum()), int((gains > 0).sum())
+    return bool(lost > won and binomtest(lost, lost + won).pvalue < _LEVEL)
 
 
 def resample_mean(values: NDArray[np.float64]) -> tuple[float, float]:

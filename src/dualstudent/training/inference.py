@@ -15,6 +15,7 @@ from dualstudent.data.samples import Samples
 from dualstudent.methods import Method
 from dualstudent.prediction import Prediction
 from dualstudent.stability import instability, is_stable
+from dualstudent.trunks.samples import ComputedFeatures
 
 CHUNK = 250  # limits memory: CNN13 needs half a megabyte per image and layer
 _LARGE = 256  # of images with more pixels a side, fewer at once
@@ -72,7 +73,8 @@ def run_inference(
         >>> found.clean["a"].class_logits.shape
         torch.Size([6, 10])
     """
-    pixels = math.prod(samples.shape[1:])
+    read = samples.images if isinstance(samples, ComputedFeatures) else samples
+    pixels = math.prod(read.shape[1:])
     size = min(CHUNK, max(1, CHUNK * _LARGE**2 // pixels))
     reader = ChunkReader(samples, indices, size, seed, device)
     chunks = math.ceil(len(indices) / size)

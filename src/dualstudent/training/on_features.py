@@ -142,7 +142,7 @@ def compare_by_folds(
     recipes = {recipe.method.name: recipe} | ({LABELS_ALONE: opponent} if opponent else {})
     answers = {}
     for name, each in recipes.items():
-        answers[name], epochs = train_by(each, math.ceil(recipe.epochs / _SHORTER), on_each_epoch)
+        answers[name], epochs = train_by(each, math.ceil(each.epochs / _SHORTER), on_each_epoch)
         total += count * epochs
     for name in BASELINES:
         answers[name] = partial(answer_by, name, recipe.seed)

@@ -1,5 +1,6 @@
 """Does a pretrained trunk help with these images? Measured on the labeled ones, in seconds."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -12,6 +13,7 @@ from torch.nn import functional as F
 from dualstudent.data.features import Standardization
 from dualstudent.data.images.cache import decode_images
 from dualstudent.data.images.listing import Listing
+from dualstudent.data.splits import count_labeled
 from dualstudent.data.transforms.normalization import normalize
 from dualstudent.networks.efficientnet_lite import EfficientNetLite2
 from dualstudent.parallel import Progress
@@ -20,7 +22,6 @@ from dualstudent.recipes.reading import apply_changes
 from dualstudent.recipes.schema import Recipe
 from dualstudent.training.crossvalidation import split_folds
 from dualstudent.trunks.baselines import BASELINES, predict_baseline
-from dualstudent.trunks.samples import pick_some
 from dualstudent.trunks.trunk import TrunkSettings, build_trunk, compute_features
 
 _TRUNK = ("trunk.name=efficientnet-lite2", "trunk.image_size=224")
@@ -104,8 +105,10 @@ def choose_trunk(
     where = asked.data.model_dump(mode="json", exclude_unset=True)
     request = validate_request(where, with_trunk)
     found = _try_on_labeled(request, listing, measured, progress)
-    if found is None or not found.helps:
-        return replace(as_asked, reasons={"network.name": str(found)} if found else {})
+    if found is None:
+        return as_asked
+    if not found.helps:
+        return replace(as_asked, reasons={"network.name": str(found)})
     if request.trunk is not None and request.device.gpu is not None:  # it can train all of it
         tuned = [*changes, f"network.name={request.trunk.name}"]
         return TrunkChoice(validate_request(where, tuned), tuned, {"network.name": str(found)})
@@ -116,13 +119,23 @@ def _try_on_labeled(
     asked: Recipe, listing: Listing, measured: tuple[int, bool], progress: Progress | None
 ) -> TrunkTrial | None:
     assert asked.trunk is not None
-    labeled = [listing.labeled[index] for index in pick_some(len(listing.labeled), _MOST)]
+    labeled = _pick_evenly(listing, asked)
     size, channels = choose_form(asked, *measured)
     images = decode_images(listing.select(labeled), size, channels, progress=progress)
     if images.is_gray and size < _SMALLEST_GRAY:
         return None
     pixels, labels = images.pixels[images.rows], torch.tensor(images.listing.labels)
     return try_trunk(torch.from_numpy(pixels), labels, asked.trunk, asked.seed)
+
+
+def _pick_evenly(listing: Listing, asked: Recipe) -> list[int]:
+    """Pick as many labeled images as a run may know, at most 500, in turn from each class."""
+    seen, turns = Counter[int](), list[tuple[int, int]]()
+    for index in listing.labeled:
+        turns.append((seen[listing.labels[index]], index))
+        seen[listing.labels[index]] += 1
+    known = count_labeled(asked.data.labels, len(turns), len(listing.classes))
+    return sorted(index for _, index in sorted(turns)[: min(known, _MOST)])
 
 
 def try_trunk(

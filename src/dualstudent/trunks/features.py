@@ -73,7 +73,6 @@ def keep_features(
     test = plan(data.test, 1, 0)
     try:
         _compute_missing([*train, *test], trunk, cache, progress)
-        remove_unused(cache, "features-*")
     except OSError as error:
         raise UserError(
             f"cannot write to {cache}: {error.strerror}; make space there, or set "
@@ -82,7 +81,9 @@ def keep_features(
     clean = train[0].open()
     scale = Standardization.measure_jointly(clean.take(pick_some(len(clean.rows))))
     collect = partial(_collect, scale=scale, weights=trunk.checksum)
-    return replace(data, train=collect(train), test=collect(test))
+    kept = replace(data, train=collect(train), test=collect(test))
+    remove_unused(cache, "features-*")  # last: those that have just been opened are in use
+    return kept
 
 
 @dataclass(frozen=True)
@@ -136,6 +137,10 @@ class _View:
     ) -> NDArray[np.float16]:
         views = torch.cat([self._make_view(index) for index in chunk])
         vectors: NDArray[np.float16] = trunk(views.to(device)).half().cpu().numpy()
+        if not np.isfinite(vectors).all():
+            raise UserError(
+                "the trunk returns features that are not finite, or above 65,504; check its weights"
+            )
         return vectors
 
     def _make_view(self, index: int) -> torch.Tensor:

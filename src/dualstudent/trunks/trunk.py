@@ -56,7 +56,8 @@ class FrozenTrunk(nn.Module):
 
     Attributes:
         checksum: SHA-256 of all weights.
-        fingerprint: SHA-256 of structure, weights and preprocessing.
+        fingerprint: SHA-256 of the layers by name, weights and preprocessing. It does not see the
+            code of ``module``: after a change of its ``forward``, keep features in another folder.
 
     Example:
         >>> import torch
@@ -77,7 +78,7 @@ class FrozenTrunk(nn.Module):
         self.normalization, self.image_size = normalization, image_size
         self._dtype = torch.float32
         self.checksum = _hash_tensors(module.state_dict())
-        described = repr((str(module), image_size, self.checksum))
+        described = repr((str(module), features, image_size, self.checksum))
         self.fingerprint = hashlib.sha256(described.encode()).hexdigest()
 
     def forward(self, images: Tensor) -> Tensor:
