@@ -47,7 +47,7 @@ def can_cross_validate(recipe: Recipe, data: PreparedData) -> bool:
     say nothing about the target.
     """
     tested = len(data.test_labels) > 0
-    return recipe.trunk is not None and not tested and data.target_from is None
+    return recipe.trunk is not None and not tested and data.is_target is None
 
 
 def make_opponent(recipe: Recipe, data: PreparedData) -> Recipe | None:

@@ -10,7 +10,10 @@ from dualstudent import networks
 from dualstudent.discovery import import_folder
 from dualstudent.errors import UserError
 from dualstudent.generators import seeded_rng
+from dualstudent.networks.domains import normalize_by_domain
 from dualstudent.networks.network import Network, NetworkSettings
+
+_SHARED = set(NetworkSettings.model_fields)  # settings that no network takes itself
 
 
 def _find_networks() -> tuple[type[Network], ...]:
@@ -63,7 +66,9 @@ def build_network(
     (network,) = (network for network in NETWORKS if network.Settings is type(settings))
     with seeded_rng(seed, "initial state", student):
         # Each network takes the number of channels and of classes, then its own settings.
-        built = cast(Any, network)(channels, classes, **settings.model_dump(exclude={"name"}))
+        built = cast(Any, network)(channels, classes, **settings.model_dump(exclude=_SHARED))
+    if settings.batch_norm == "by-domain":
+        normalize_by_domain(built, channels)
     _check_suits(settings.name, built.smallest_image, image_size)
     return cast(Network, built.to(memory_format=torch.channels_last))
 

@@ -1,8 +1,9 @@
 """The base class of networks: a trunk and decoupled heads."""
 
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from dualstudent.data.transforms.normalization import Normalization
@@ -15,6 +16,11 @@ class NetworkSettings(Settings):
     """The base of network settings; each network adds its own."""
 
     name: str
+    batch_norm: Literal["together", "by-domain"] = Field(
+        "together",
+        description="normalize source and target of a batch together, or apart, each with its own "
+        "statistics; those of the target are used at test",
+    )
 
     @property
     def normalization(self) -> Normalization | None:
