@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from dualstudent.data.transforms.normalization import Normalization
 from dualstudent.errors import UserError
 from dualstudent.networks.layers import DecoupledHeads
-from dualstudent.networks.network import Network, NetworkSettings
+from dualstudent.networks.network import ArchitectureSettings, Network, NetworkSettings
 from dualstudent.networks.weights import Published, load_checked, read_published, read_weights
 
 FEATURES = 1280
@@ -50,8 +50,8 @@ _LAYERS_OF_BLOCK = {
 }
 
 
-class EfficientNetLiteSettings(NetworkSettings):
-    """Settings of all EfficientNet-Lite networks."""
+class EfficientNetLiteSettings(ArchitectureSettings):
+    """Settings of all EfficientNet-Lite networks, trained or frozen."""
 
     weights: str = Field(
         "imagenet",
@@ -71,19 +71,19 @@ class EfficientNetLiteSettings(NetworkSettings):
         return None if self.weights == "random" else _NORMALIZATION
 
 
-class EfficientNetLite0Settings(EfficientNetLiteSettings):
+class EfficientNetLite0Settings(EfficientNetLiteSettings, NetworkSettings):
     """Settings of EfficientNet-Lite0."""
 
     name: Literal["efficientnet-lite0"] = "efficientnet-lite0"
 
 
-class EfficientNetLite1Settings(EfficientNetLiteSettings):
+class EfficientNetLite1Settings(EfficientNetLiteSettings, NetworkSettings):
     """Settings of EfficientNet-Lite1."""
 
     name: Literal["efficientnet-lite1"] = "efficientnet-lite1"
 
 
-class EfficientNetLite2Settings(EfficientNetLiteSettings):
+class EfficientNetLite2Settings(EfficientNetLiteSettings, NetworkSettings):
     """Settings of EfficientNet-Lite2."""
 
     name: Literal["efficientnet-lite2"] = "efficientnet-lite2"

@@ -12,20 +12,25 @@ from dualstudent.prediction import Prediction
 from dualstudent.settings import Settings
 
 
-class NetworkSettings(Settings):
-    """The base of network settings; each network adds its own."""
+class ArchitectureSettings(Settings):
+    """The base of the settings of networks and of frozen trunks."""
 
     name: str
-    batch_norm: Literal["together", "by-domain"] = Field(
-        "together",
-        description="normalize source and target of a batch together, or apart, each with its own "
-        "statistics; those of the target are used at test",
-    )
 
     @property
     def normalization(self) -> Normalization | None:
         """The normalization that the initial weights were trained with; None if there is none."""
         return None
+
+
+class NetworkSettings(ArchitectureSettings):
+    """The settings that all networks share; each network adds its own."""
+
+    batch_norm: Literal["together", "by-domain"] = Field(
+        "together",
+        description="normalize source and target of a batch together, or apart, each with its own "
+        "statistics; those of the target are used at test",
+    )
 
 
 class Network(nn.Module):
