@@ -32,7 +32,7 @@ def draw(root: Path, *names: str) -> Path:
 def told(data: PreparedData) -> list[tuple[int, bool]]:
     """Label and domain of each sample that is used."""
     assert data.is_target is not None
-    used = torch.cat([data.labeled, data.unlabeled]).unique()
+    used = sorted({*data.labeled.tolist(), *data.unlabeled.tolist()})
     return sorted(zip(data.labels[used].tolist(), data.is_target[used].tolist(), strict=True))
 
 

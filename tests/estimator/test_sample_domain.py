@@ -30,15 +30,14 @@ def test_batch_norm_is_by_domain_unless_told_otherwise() -> None:
     X, y, domain = two_domains()
     hidden = np.where(domain < 0, -1, y)
     settings: dict[str, Any] = {"epochs": 1, "random_state": 0, "device": "cpu"}
-    fitted = DualStudentClassifier(**settings).fit(X, hidden, sample_domain=domain)
-    assert fitted.recipe_["network"]["batch_norm"] == "by-domain"
-    together = {"batch_norm": "together"}
-    for extra in ({"network_settings": together}, {"network_settings": {"norm": "layer"}}):
-        fitted = DualStudentClassifier(**settings, **extra).fit(X, hidden, sample_domain=domain)
-        assert fitted.recipe_["network"]["batch_norm"] == "together"
-    assert DualStudentClassifier(**settings).fit(X, hidden).recipe_["network"] == (
-        fitted.recipe_["network"] | {"norm": "batch"}
-    )
+    chosen = []
+    for network in (None, {"batch_norm": "together"}, {"norm": "layer"}):
+        classifier = DualStudentClassifier(**settings, network_settings=network)
+        fitted = classifier.fit(X, hidden, sample_domain=domain)
+        chosen.append(fitted.recipe_["network"]["batch_norm"])
+    assert chosen == ["by-domain", "together", "together"]
+    of_one_domain = DualStudentClassifier(**settings).fit(X, hidden)
+    assert of_one_domain.recipe_["network"]["batch_norm"] == "together"
 
 
 @pytest.mark.learns
@@ -48,8 +47,8 @@ def test_it_adapts_without_a_label_of_the_target() -> None:
     hidden = np.where(target, -1, y)
     adapted = adapt(hidden, X, sample_domain=domain).score(X[target], y[target])
     plain = adapt(y[~target], X[~target]).score(X[target], y[target])
-    assert plain < 0.75  # MEASURED
-    assert adapted > plain + 0.1
+    assert plain < 0.85  # 0.72
+    assert adapted > 0.85  # 0.95
 
 
 def test_labels_of_the_target_count_and_are_kept() -> None:

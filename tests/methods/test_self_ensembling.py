@@ -22,13 +22,13 @@ def two_views() -> Batch:
 def test_terms_by_their_definition(threshold: float) -> None:
     settings = SelfEnsemblingSettings(teacher_threshold=threshold, balance_weight=0.5)
     method = SelfEnsembling([LinearSoftmax(0)], settings)
-    with torch.no_grad():  # a teacher of its own
-        method.teacher.weight.copy_(2 * LinearSoftmax(1).weight)
-    batch = two_views()
-    terms = method.losses(batch, ramp=0.0)[0].terms  # there is no ramp
     student, teacher = method.students[0], method.teacher
     assert isinstance(student, LinearSoftmax)
     assert isinstance(teacher, LinearSoftmax)
+    with torch.no_grad():  # a teacher of its own
+        teacher.weight.copy_(2 * LinearSoftmax(1).weight)
+    batch = two_views()
+    terms = method.losses(batch, ramp=0.0)[0].terms  # there is no ramp
     p = probabilities(batch.views[0].numpy() @ student.w.T)
     q = probabilities(batch.views[1].numpy() @ teacher.w.T)
     confident = q.max(axis=1) > threshold
@@ -46,7 +46,7 @@ def test_terms_by_their_definition(threshold: float) -> None:
 def test_the_teacher_follows_the_student_and_gets_no_gradient() -> None:
     batch = small_batch()
     method = SelfEnsembling([small_network()], SelfEnsemblingSettings(teacher_threshold=0.0))
-    method.losses(batch, ramp=1.0)[0].terms["consistency"].backward()
+    torch.autograd.backward(method.losses(batch, ramp=1.0)[0].terms["consistency"])
     assert reached_parts(method.students[0]) == {"trunk", "class head"}  # type: ignore[arg-type]
     assert all(each.grad is None for each in method.teacher.parameters())
     with torch.no_grad():
@@ -67,7 +67,7 @@ def test_confident_distance_ignores_unsure_targets() -> None:
     p = logits_of(torch.tensor([[0.5, 0.5], [0.2, 0.8]]))
     target = torch.tensor([[0.95, 0.05], [0.9, 0.1]])
     loss = losses.confident_distance(p, target, threshold=0.9)
-    loss.backward()
+    torch.autograd.backward(loss)
     assert loss.item() == pytest.approx(0.45**2 / 2)
     assert p.grad is not None
     assert p.grad[0].any()

@@ -17,7 +17,7 @@ from dualstudent.batch import Views, find_targets, mark_domains
 from dualstudent.data.batching.loader import BatchLoader, BatchSettings
 from dualstudent.data.prepare import DataSettings, prepare
 from dualstudent.doctor import examine
-from dualstudent.methods import METHODS
+from dualstudent.methods import METHODS, Method
 from dualstudent.mixing import blend
 from dualstudent.networks.build import build_network
 from dualstudent.networks.digits_cnn import DigitsCNNSettings
@@ -202,7 +202,7 @@ def test_views_of_a_part_of_the_batch_carry_the_domains_of_its_rows() -> None:
 @pytest.mark.parametrize(
     "method", METHODS, ids=lambda each: each.Settings.model_fields["name"].default
 )
-def test_the_doctor_finds_every_method_healthy(method: type) -> None:
+def test_the_doctor_finds_every_method_healthy(method: type[Method]) -> None:
     name = method.Settings.model_fields["name"].default
     strong = ["transforms.strong.translate=2"]
     recipe = recipe_by_domain(f"method.name={name}", *NEEDED.get(name, []), *strong)

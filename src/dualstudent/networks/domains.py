@@ -13,7 +13,7 @@ Without this channel, as at test, all rows are of the target.
 """
 
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -39,6 +39,9 @@ class BatchNormByDomain(_BatchNorm):
 
     source_mean: Tensor
     source_var: Tensor
+    running_mean: Tensor  # never None, as statistics are always kept
+    running_var: Tensor
+    num_batches_tracked: Tensor
 
     def __init__(self, plain: _BatchNorm) -> None:
         super().__init__(plain.num_features, plain.eps, plain.momentum, plain.affine)
@@ -73,8 +76,8 @@ class BatchNormByDomain(_BatchNorm):
             return torch.cat([super().forward(target), self._normalize_source(source)])
         normalized = self._normalize_source(source)
         if self.training and self.track_running_stats and not self.num_batches_tracked:
-            cast(Tensor, self.running_mean).copy_(self.source_mean)
-            cast(Tensor, self.running_var).copy_(self.source_var)
+            self.running_mean.copy_(self.source_mean)
+            self.running_var.copy_(self.source_var)
         return normalized
 
     def _normalize_source(self, rows: Tensor) -> Tensor:
@@ -82,7 +85,7 @@ class BatchNormByDomain(_BatchNorm):
         mean, var = (self.source_mean, self.source_var) if uses_own else (None, None)
         share = self.momentum
         if share is None:  # a plain mean; each batch has both domains
-            share = 1 / max(1, int(cast(Tensor, self.num_batches_tracked)))
+            share = 1 / max(1, int(self.num_batches_tracked))
         affine = (self.weight, self.bias)
         return F.batch_norm(rows, mean, var, *affine, self.training, share, self.eps)
 
