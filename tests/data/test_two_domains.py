@@ -142,9 +142,16 @@ def test_labels_of_the_target_need_a_target() -> None:
         DataSettings(source="mnist-5k", target_labels=10)
 
 
-def test_labels_of_both_domains_are_drawn_equally_often() -> None:
-    settings = DataSettings(source="digits-8x8", target="mnist-5k", image_size=8, target_labels=10)
-    loader = BatchLoader(prepare(settings, seed=0), BatchSettings(size=120, labeled=100), seed=0)
-    known = [batch.domains[batch.labels >= 0] for batch in map(loader.batch, range(20))]
+@pytest.mark.parametrize(("labels", "repeated"), [(10, 10), (500, 2)])
+def test_labels_of_the_target_are_drawn_more_often_than_others(labels: int, repeated: int) -> None:
+    settings = DataSettings(
+        source="digits-8x8", target="mnist-5k", image_size=8, target_labels=labels
+    )
+    data = prepare(settings, seed=0)
+    loader = BatchLoader(data, BatchSettings(size=120, labeled=100), seed=0)
+    known = [batch.domains[batch.labels >= 0] for batch in map(loader.batch, range(40))]
     share = torch.cat(known).float().mean().item()
-    assert share == pytest.approx(0.5, abs=0.05)  # σ is 0.011
+    of_source = len(data.labeled) - labels
+    assert of_source // labels >= repeated
+    expected = repeated * labels / (repeated * labels + of_source)
+    assert share == pytest.approx(expected, abs=0.03)  # σ is below 0.008

@@ -12,6 +12,8 @@ from dualstudent.data.prepared import PreparedData
 from dualstudent.errors import UserError
 from dualstudent.settings import Settings
 
+_REPEATED = 10  # times at most, labels of the domain that has fewer
+
 
 class BatchSettings(Settings):
     """The composition of a batch."""
@@ -108,7 +110,8 @@ def _make_roles(
 def _list_labeled(data: PreparedData) -> Tensor:
     """Return the labeled samples; if both domains have some, the fewer ones are repeated.
 
-    A batch then holds about as many labels of the target as of the source.
+    Otherwise a few labels of the target would hardly ever be drawn beside thousands of the source;
+    drawn as often as those, they would be learned by heart.
     """
     if data.is_target is None:
         return data.labeled
@@ -116,7 +119,7 @@ def _list_labeled(data: PreparedData) -> Tensor:
     fewer, more = sorted((data.labeled[~of_target], data.labeled[of_target]), key=len)
     if len(fewer) == 0:
         return data.labeled
-    return torch.cat([more, fewer.repeat(len(more) // len(fewer))])
+    return torch.cat([more, fewer.repeat(min(len(more) // len(fewer), _REPEATED))])
 
 
 def _join_views(views: Views) -> tuple[Policy, ...]:
