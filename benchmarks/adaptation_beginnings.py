@@ -16,7 +16,6 @@ from tables import read_csv, write_table
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
 RUNS = RESULTS / "reproduce"
-BY_DOMAIN = RESULTS / "statistics-by-domain"
 FROM, TO = 6, 10
 STATISTICS = ("as trained", "of noisy target images", "of clean target images")
 
@@ -51,11 +50,6 @@ def main() -> None:
         ("λ₁ = λ₂ = 10 *", "dual-student-usps-mnist-all-2cb06cfb-seed0"),
     ):
         rows.append(row(name, beginning(RUNS / "full" / "runs" / run), []))
-    epochs = [each for each in read_csv(BY_DOMAIN / "accuracy.csv") if int(each["epoch"]) >= FROM]
-    accuracies = [float(each[student]) for each in epochs for student in ("student1", "student2")]
-    rows.append(
-        row("Statistics by domain", accuracies, read_csv(BY_DOMAIN / "how-it-is-tested.csv"))
-    )
     columns = ["", f"epochs {FROM} to {TO}", *(f"epoch {TO}, statistics {s}" for s in STATISTICS)]
     write_table(RESULTS / "adaptation-beginnings.md", columns, rows)
 

@@ -14,7 +14,16 @@ from dualstudent import losses
 from dualstudent.batch import Batch
 from dualstudent.doctor import Diagnosis, examine
 from dualstudent.generators import seeded_rng
-from dualstudent.methods import METHODS, DualStudent, MeanTeacher, Method, StudentLoss, Supervised
+from dualstudent.methods import (
+    METHODS,
+    DualStudent,
+    DualStudentSHOT,
+    MeanTeacher,
+    Method,
+    StudentLoss,
+    Supervised,
+)
+from dualstudent.methods.pair import TwoPasses
 from dualstudent.training.trainer import Trainer
 from tests.support.recipes import small_recipe
 
@@ -22,6 +31,7 @@ NEEDED = {
     "imbalanced-student": ['method.strong_network={name="digits-cnn", width=2}'],
     "mean-teacher+fastswa": ["method.average_from=1"],
     "pi+fastswa": ["method.average_from=1"],
+    "self-ensembling": ["method.teacher_threshold=0.01", "method.balance_weight=0.1"],
     "vat": ["method.epsilon=1", "method.entropy_weight=1"],
 }
 
@@ -74,6 +84,37 @@ def test_reach_is_the_norm_of_the_gradient_part_by_part(monkeypatch: pytest.Monk
     expected = {"class head": 3 * 10**0.5, "consistency head": 4 * 2**0.5}
     assert known.norms == {"student": pytest.approx(expected, rel=1e-6)}
     assert diagnosis.healthy
+
+
+class SeesTheSource(DualStudentSHOT):
+    """Takes the entropy of all predictions, although it is meant for the target."""
+
+    def student_loss(
+        self, student: TwoPasses, other: TwoPasses, batch: Batch, ramp: float
+    ) -> StudentLoss:
+        loss = super().student_loss(student, other, batch, ramp)
+        loss.terms["entropy"] = losses.entropy(student.own.class_logits).mean()
+        return loss
+
+
+@pytest.mark.parametrize("kind", [SeesTheSource, DualStudentSHOT])
+def test_a_term_of_the_target_that_sees_the_source(
+    kind: type[Method], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adapts = ("data.target=mnist-5k", "data.labels=all", "network.batch_norm=by-domain")
+    diagnosis = examine_as(kind, monkeypatch, *adapts)
+    domains = {reach.term: reach.domains for reach in diagnosis.reach}
+    assert domains["classification"] == {"source"}
+    assert domains["consistency"] == {"source", "target"}
+    assert domains["pseudo_labels"] == {"target"}
+    if kind is DualStudentSHOT:
+        assert domains["entropy"] == {"target"}
+        assert diagnosis.findings == []
+    else:
+        assert [each.split()[:3] for each in diagnosis.findings] == [
+            ["entropy", "of", "student1"],
+            ["entropy", "of", "student2"],
+        ]
 
 
 def test_a_term_without_weight_is_not_a_finding() -> None:

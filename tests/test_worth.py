@@ -16,7 +16,7 @@ from dualstudent.training.gain import Gain, measure_gain, read_gain
 from dualstudent.training.inference import Predictions, predict
 from dualstudent.training.model import load_trained
 from dualstudent.training.trainer import LossNotFinite, Trainer
-from dualstudent.worth import compare_with_labels, make_opponent
+from dualstudent.worth import awaits_comparison, compare_with_labels, make_opponent
 from tests.support.command import Command
 from tests.support.csv_rows import rows_of
 from tests.support.digit_files import write_digits

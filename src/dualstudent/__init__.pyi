@@ -34,6 +34,7 @@ from .labeling.ranking import select_for_labeling as select_for_labeling
 from .methods import CS as CS
 from .methods import DNLL as DNLL
 from .methods import ICT as ICT
+from .methods import SHOT as SHOT
 from .methods import VAT as VAT
 from .methods import AdaMatch as AdaMatch
 from .methods import AdaMatchSettings as AdaMatchSettings
@@ -45,6 +46,8 @@ from .methods import DualStudent as DualStudent
 from .methods import DualStudentMeanTeacher as DualStudentMeanTeacher
 from .methods import DualStudentMeanTeacherSettings as DualStudentMeanTeacherSettings
 from .methods import DualStudentSettings as DualStudentSettings
+from .methods import DualStudentSHOT as DualStudentSHOT
+from .methods import DualStudentSHOTSettings as DualStudentSHOTSettings
 from .methods import FixMatch as FixMatch
 from .methods import FixMatchSettings as FixMatchSettings
 from .methods import FlexMatch as FlexMatch
@@ -70,6 +73,9 @@ from .methods import PiModel as PiModel
 from .methods import PiModelSettings as PiModelSettings
 from .methods import PiSmoothNeighbors as PiSmoothNeighbors
 from .methods import PiSmoothNeighborsSettings as PiSmoothNeighborsSettings
+from .methods import SelfEnsembling as SelfEnsembling
+from .methods import SelfEnsemblingSettings as SelfEnsemblingSettings
+from .methods import SHOTSettings as SHOTSettings
 from .methods import SoftMatch as SoftMatch
 from .methods import SoftMatchSettings as SoftMatchSettings
 from .methods import SoftPseudoLabels as SoftPseudoLabels
@@ -89,6 +95,7 @@ from .networks import DigitsCNN as DigitsCNN
 from .networks import EfficientNetLite0 as EfficientNetLite0
 from .networks import EfficientNetLite1 as EfficientNetLite1
 from .networks import EfficientNetLite2 as EfficientNetLite2
+from .networks import FrenchCNN as FrenchCNN
 from .networks import QuickCNN as QuickCNN
 from .networks import ResNeXt50 as ResNeXt50
 from .networks import ShakeShake26 as ShakeShake26

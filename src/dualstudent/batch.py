@@ -85,7 +85,40 @@ class Batch:
     def __len__(self) -> int:
         return len(self.labels)
 
+    @property
+    def targets(self) -> Tensor:
+        """(B,) bool, the unlabeled samples of the target domain; of all if there is only one."""
+        return self.unlabeled & (self.domains == self.domains.max())
+
     def select_unlabeled(self, number: int) -> Tensor:
         """Return view ``number`` of the unlabeled samples, in their order in the batch."""
         view = self.views[number]
         return view[self.unlabeled] if len(view) == len(self) else view
+
+
+def mark_domains(view: Tensor, domains: Tensor) -> Tensor:
+    """Add the channel that says of which domain each row is.
+
+    Args:
+        view: (B, channels, H, W), or (B, features).
+        domains: (B,), 0 for the source and 1 for the target.
+
+    Returns:
+        (B, channels + 1, …), in the memory format of ``view``.
+
+    Example:
+        >>> mark_domains(torch.full((2, 1), 0.5), torch.tensor([0, 1]))
+        tensor([[0.5000, 0.0000],
+                [0.5000, 1.0000]])
+    """
+    shape = (-1, *[1] * (view.dim() - 1))
+    mark = domains.to(view.dtype).reshape(shape).expand(-1, 1, *view.shape[2:])
+    return torch.cat([view, mark], dim=1)
+
+
+def find_targets(marked: Tensor, channels: int) -> Tensor:
+    """Find the rows of the target by their last channel: (B,) bool.
+
+    A mixture of two rows is of the domain that has the larger share in it.
+    """
+    return marked.detach()[:, channels:].flatten(1).mean(dim=1) >= 0.5

@@ -102,6 +102,67 @@ def entropy(logits: Tensor) -> Tensor:
     return -(log_p.exp() * log_p).sum(dim=1)
 
 
+def mean_entropy(logits: Tensor) -> Tensor:
+    """H(p̄) of the mean prediction p̄, large if all classes are predicted equally often.
+
+    Confident predictions of all classes have a small mean :func:`entropy` and a large H(p̄): their
+    difference is the information that predictions have about inputs. SHOT minimizes
+    ``entropy(logits).mean() - mean_entropy(logits)`` (Liang et al., ICML 2020).
+
+    Args:
+        logits: (B, C), B at least 1.
+
+    Returns:
+        A scalar in [0, log C].
+
+    Example:
+        >>> import torch
+        >>> mean_entropy(torch.tensor([[99.0, 0.0], [0.0, 99.0]]))
+        tensor(0.6931)
+    """
+    return entropy(logits.log_softmax(dim=1).logsumexp(dim=0, keepdim=True)).squeeze(0)
+
+
+def confident_distance(logits: Tensor, target: Tensor, threshold: float) -> Tensor:
+    """The distance to a target, where that is confident (French et al., ICLR 2018).
+
+    Args:
+        logits: (B, C), with gradient.
+        target: (B, C), probabilities; a constant.
+        threshold: τ; samples whose largest target probability is at most τ count as 0.
+
+    Returns:
+        A scalar, the mean of 1[max target > τ] · :func:`mse` over all B samples.
+
+    Example:
+        >>> import torch
+        >>> target = torch.tensor([[1.0, 0.0], [0.6, 0.4]])
+        >>> confident_distance(torch.zeros(2, 2), target, threshold=0.9)
+        tensor(0.1250)
+    """
+    return (mse(logits, target) * (target.amax(dim=1) > threshold)).mean()
+
+
+def class_balance(logits: Tensor) -> Tensor:
+    """The binary cross entropy of the mean prediction p̄ with 1/C (French et al., ICLR 2018).
+
+    Args:
+        logits: (B, C).
+
+    Returns:
+        A scalar, −Σ_c (1/C log p̄_c + (1 − 1/C) log(1 − p̄_c)); smallest if all p̄_c = 1/C.
+
+    Example:
+        >>> import torch
+        >>> class_balance(torch.zeros(1, 2))
+        tensor(1.3863)
+    """
+    mean, share = logits.softmax(dim=1).mean(dim=0), 1 / logits.shape[1]
+    no_less = torch.finfo(mean.dtype).tiny  # log 0 would be infinite
+    of_class, of_others = mean.clamp(min=no_less).log(), (1 - mean).clamp(min=no_less).log()
+    return -(share * of_class + (1 - share) * of_others).sum()
+
+
 def classification(
     class_logits: Tensor,
     labels: Tensor,

@@ -49,7 +49,7 @@ def can_cross_validate(recipe: Recipe, data: PreparedData) -> bool:
     That takes many trainings, so they must be short, on features of a trunk. Labels of the source
     say nothing about the target.
     """
-    if recipe.trunk is None or len(data.test_labels) or data.target_from is not None:
+    if recipe.trunk is None or len(data.test_labels) or data.is_target is not None:
         return False
     return int(torch.bincount(data.labels[data.labeled]).max()) > 1  # a label must be left
 

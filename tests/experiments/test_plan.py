@@ -160,11 +160,11 @@ def test_dual_student_has_the_settings_of_the_paper(where: tuple[str, str, str])
         (("table5", "MS (8 models)", "CIFAR-10, 1k labels"), {"students": 8}),
         (
             ("table5", "IS (3.53M params)", "CIFAR-10, 1k labels"),
-            {"strong_network": {"name": "shake-shake", "width": 35}},
+            {"strong_network": {"name": "shake-shake", "batch_norm": "together", "width": 35}},
         ),
         (
             ("table5", "IS (11.6M params)", "CIFAR-10, 1k labels"),
-            {"strong_network": {"name": "shake-shake", "width": 64}},
+            {"strong_network": {"name": "shake-shake", "batch_norm": "together", "width": 64}},
         ),
     ],
     ids=str,

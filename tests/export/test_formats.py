@@ -12,8 +12,8 @@ from dualstudent.export.model import (
     DeployedModel,
     ModelCard,
     describe_preprocessing,
-    drop_weight_norm,
     fold_state,
+    make_plain,
 )
 from dualstudent.networks.build import build_network
 from dualstudent.networks.cnn13 import CNN13Settings
@@ -50,7 +50,7 @@ def card(settings: NetworkSettings, size: int) -> ModelCard:
         preprocessing=describe_preprocessing(3, size),
         student="student1",
         test_error=10.0,
-        network=drop_weight_norm(settings),
+        network=make_plain(settings),
         normalization=Normalization(mean=MEAN, std=STD),
         recipe="",
         trained_with={},

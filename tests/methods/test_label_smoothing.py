@@ -10,6 +10,7 @@ from dualstudent.batch import Batch
 from dualstudent.methods import (
     ICT,
     METHODS,
+    SHOT,
     Method,
     MixMatch,
     Task,
@@ -44,7 +45,7 @@ def test_a_share_of_each_label_is_spread_over_all_classes(
     batch = Batch((points.views[0], points.views[0]), points.labels)
     found = [loss.terms["classification"].item() for loss in method.losses(batch, ramp=1.0)]
 
-    usual = "labeled" if kind in (ICT, MixMatch) else "batch"  # those without the setting
+    usual = "labeled" if kind in (ICT, MixMatch, SHOT) else "batch"  # those without the setting
     average = getattr(method.settings, "classification_average", usual)
     rows = [row for row, label in enumerate(LABELS) if label >= 0]
     target = np.full((len(rows), CLASSES), smoothing / CLASSES)

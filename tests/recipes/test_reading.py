@@ -4,7 +4,7 @@ import pytest
 
 from dualstudent import Recipe, Transform, UserError, load_recipe
 from dualstudent.errors import NotKeptWarning
-from dualstudent.methods import ICT, METHODS, Method, MixMatch, SoftPseudoLabels, Supervised
+from dualstudent.methods import ICT, METHODS, SHOT, Method, MixMatch, SoftPseudoLabels, Supervised
 from dualstudent.optimization.optimizers import SGDSettings
 from dualstudent.recipes.files import list_recipe_names
 from dualstudent.recipes.reading import RenamedKeyWarning, to_toml
@@ -85,7 +85,7 @@ def test_only_methods_of_labeled_samples_or_mixtures_have_no_choice_of_the_avera
     without = {
         kind for kind in METHODS if "classification_average" not in kind.Settings.model_fields
     }
-    assert without == {Supervised, ICT, MixMatch, SoftPseudoLabels}
+    assert without == {Supervised, ICT, MixMatch, SHOT, SoftPseudoLabels}
 
 
 def test_what_a_new_method_does_not_keep_is_said_in_one_line() -> None:

@@ -35,11 +35,12 @@ def prepare_arrays(
     normalization: Normalization | None = None,
     perturbation: FeaturePerturbation | None = None,
     strong_perturbation: FeaturePerturbation | None = None,
+    sample_domain: ArrayLike | None = None,
 ) -> PreparedData:
     """Prepare arrays or PyTorch datasets for :func:`dualstudent.train`.
 
     The unsupervised terms use all samples, with and without a label, so that an epoch is one
-    pass over all.
+    pass over all. With two domains they use those of the target, and those without a label.
 
     Args:
         X: images (N, H, W) or (N, H, W, channels), bytes or floats in [0, 1]; or feature vectors
@@ -50,6 +51,9 @@ def prepare_arrays(
         normalization: normalization of images.
         perturbation: perturbation of feature vectors; default: none.
         strong_perturbation: perturbation of strong views of feature vectors; default: none.
+        sample_domain: (N,), as in skada: positive for samples of the source domain, negative for
+            those of the target. Either may have labels; those of the source have some of every
+            class. Default: one domain.
 
     Raises:
         UserError: if samples and labels do not fit together.
@@ -82,8 +86,53 @@ def prepare_arrays(
             f"the training samples have shape {train.shape}"
         )
     labeled = (labels >= 0).nonzero().squeeze(1)
-    names, everywhere = tuple(str(each) for each in classes), torch.arange(len(labels))
-    return PreparedData(names, train, labels, labeled, everywhere, tested, test_labels)
+    names, used = tuple(str(each) for each in classes), torch.arange(len(labels))
+    is_target = None
+    if sample_domain is not None:
+        is_target = encode_domains(sample_domain, labels, names)
+        used = used[is_target | (labels < 0)]
+    return PreparedData(
+        names, train, labels, labeled, used, tested, test_labels, is_target=is_target
+    )
+
+
+def encode_domains(sample_domain: ArrayLike, labels: Tensor, classes: Sequence[str]) -> Tensor:
+    """Find the samples of the target: (N,) bool.
+
+    Args:
+        sample_domain: (N,), positive for the source, negative for the target.
+        labels: (N,) int64, −1 where unknown.
+        classes: their names, for messages.
+
+    Raises:
+        UserError: if a domain has no samples, or the source no labels of a class.
+
+    Example:
+        >>> encode_domains([1, 1, -2], torch.tensor([0, 1, -1]), ["no", "yes"])
+        tensor([False, False,  True])
+    """
+    domains = np.asarray(sample_domain)
+    if domains.shape != (len(labels),) or domains.dtype.kind not in "iuf":
+        raise UserError(
+            f"sample_domain must hold one number for each of the {len(labels)} samples: positive "
+            "for the source, negative for the target"
+        )
+    if not (np.isfinite(domains).all() and (domains != 0).all()):
+        raise UserError(
+            "sample_domain: use positive numbers for the source, negative ones for the "
+            "target; 0 and NaN are neither"
+        )
+    is_target = torch.from_numpy(domains < 0)
+    for name, sign, part in (("source", "positive", ~is_target), ("target", "negative", is_target)):
+        if not part.any():
+            raise UserError(f"sample_domain: the {name} has no samples; none is {sign}")
+    known = set(labels[~is_target].tolist())
+    if lacking := [name for code, name in enumerate(classes) if code not in known]:
+        raise UserError(
+            f"y: no sample of the source has the label {', '.join(lacking)}, which the target has; "
+            "label some of the source, or use one domain"
+        )
+    return is_target
 
 
 def encode_labels(y: LabelsLike) -> tuple[NDArray[Any], Tensor]:

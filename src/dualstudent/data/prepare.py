@@ -38,7 +38,7 @@ OWN_IMAGE_SIZE = 32  # default size of own images in pixels a side
 
 # Keys that only published data sets have, and keys that only own images have.
 OF_PUBLISHED = (
-    *("source", "target", "images", "classes", "foreign", "imbalance"),
+    *("source", "target", "target_labels", "images", "classes", "foreign", "imbalance"),
     *("split", "folder", "workers"),
 )
 _OF_OWN = (
@@ -62,6 +62,9 @@ class DataSettings(Settings):
     )
     target: DataSetName | None = Field(
         None, description="the data set to adapt to, for unlabeled images and test; default: source"
+    )
+    target_labels: Annotated[int, Field(ge=0)] = Field(
+        0, description="labeled samples of the target, balanced over the classes"
     )
     images: Annotated[int, Field(gt=0)] | None = Field(
         None,
@@ -166,6 +169,8 @@ class DataSettings(Settings):
                 "foreign replaces unlabeled images by those of other classes: name the classes to "
                 "use, set labels to less than all, and leave target out"
             )
+        if self.target_labels and self.target is None:
+            raise ValueError("target_labels are labels of the target; name a target")
         if self.target_path is not None and self.labels != "all":
             raise ValueError("labels does not go with target_path, which uses all of the source")
         return self
@@ -265,6 +270,10 @@ def _prepare_published(
     parts = [part for part in (source, target, foreign) if part is not None]
     labels = torch.full((sum(map(len, parts)),), -1)
     labels[labeled] = source.labels[labeled]
+    if target is not None and settings.target_labels:
+        chosen = choose_labeled(target, settings.target_labels, seed)
+        labels[len(source) + chosen] = target.labels[chosen]
+        labeled = torch.cat([labeled, len(source) + chosen])
     builder = _SampleBuilder(
         settings.image_size or source.image_size,
         transforms,
@@ -281,7 +290,7 @@ def _prepare_published(
         builder.build([test]),
         test.labels,
         source,
-        target_from=None if target is None else len(source),
+        is_target=None if target is None else torch.arange(len(labels)) >= len(source),
     )
 
 
@@ -365,13 +374,13 @@ def _choose_foreign(
 def _find_unlabeled(
     settings: DataSettings, source: DataSet, labels: Tensor, labeled: Tensor, seed: int
 ) -> Tensor:
-    """Return the indices of the target; without a target, of unlabeled samples.
+    """Return the unlabeled samples of the target; without a target, those of the source.
 
     If all samples are labeled, return all. The foreign samples follow those of the source, of
     which as many are left out.
     """
     if settings.target is not None:
-        return torch.arange(len(source), len(labels))
+        return len(source) + (labels[len(source) :] < 0).nonzero().squeeze(1)
     if len(labeled) == len(labels):
         return labeled
     unlabeled = (labels < 0).nonzero().squeeze(1)

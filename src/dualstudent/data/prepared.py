@@ -30,8 +30,7 @@ class PreparedData:
 
     Attributes:
         classes: the names of the C classes.
-        train: N training samples, first of the source, then of the target. Samples in neither
-            ``labeled`` nor ``unlabeled`` are not used.
+        train: N training samples. Samples in neither ``labeled`` nor ``unlabeled`` are not used.
         labels: (N,) int64, −1 where unknown to the run.
         labeled: indices of the samples with a label.
         unlabeled: indices of the samples that the unsupervised terms use.
@@ -41,7 +40,8 @@ class PreparedData:
             None for data from Python.
         test_files: the files of ``test``, for own images.
         unreadable: number of own image files that cannot be read.
-        target_from: index of the first training sample of the target; None without a target.
+        is_target: (N,) bool, which training samples are of the target domain; None if there is
+            only one domain.
         origin: what these data were prepared from; None for data from Python.
         trunk: settings of the trunk whose features the samples are; None if there is none.
     """
@@ -56,16 +56,14 @@ class PreparedData:
     source: Labels | None = None
     test_files: tuple[Path, ...] = ()
     unreadable: int = 0
-    target_from: int | None = None
+    is_target: Tensor | None = None
     origin: Origin | None = None
     trunk: Settings | None = None
 
     @property
     def domains(self) -> Tensor:
         """(N,) int64, the domain of each training sample: 0 for the source, 1 for the target."""
-        if self.target_from is None:
-            return torch.zeros_like(self.labels)
-        return (torch.arange(len(self.labels)) >= self.target_from).long()
+        return torch.zeros_like(self.labels) if self.is_target is None else self.is_target.long()
 
     @cached_property
     def _fingerprint(self) -> str:  # cached, because it reads all samples

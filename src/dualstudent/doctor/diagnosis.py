@@ -13,6 +13,8 @@ class Reach:
         value: of the term, with its weight, fully ramped up.
         norms: network → part → Euclidean norm of the gradient, where it is not 0.
         connected: whether the term depends on its student at all, even with a gradient of 0.
+        domains: "source" and "target", as far as the term depends on samples of them; only known if
+            batch norm is by domain, as it makes all samples of a batch depend on each other.
     """
 
     student: str
@@ -20,6 +22,7 @@ class Reach:
     value: float
     norms: dict[str, dict[str, float]]
     connected: bool
+    domains: frozenset[str] = frozenset()
 
     @property
     def is_off(self) -> bool:

@@ -2,7 +2,8 @@
 
 Every loss term must reach its own student and no other network; only students learn; every
 student changes; and every network is in training mode when a step begins. A frozen trunk is
-exempt: it neither learns nor changes.
+exempt: it neither learns nor changes. With batch norm by domain, terms of the target must not
+depend on samples of the source.
 """
 
 import math
@@ -157,6 +158,11 @@ class _Examination:
         for reach in self._monitor.observations:
             if not math.isfinite(sum(reach.all_norms, start=reach.value)):
                 self._add_finding(f"{reach.term} of {reach.student} or its gradient is not finite")
+            if reach.term in self._method.target_terms and "source" in reach.domains:
+                self._add_finding(
+                    f"{reach.term} of {reach.student} depends on samples of the source, but is a "
+                    "term of the target"
+                )
             for network in reach.norms.keys() - {reach.student}:
                 kind = "another student" if network in self._students else "no student"
                 self._add_finding(

@@ -1,16 +1,18 @@
 """Records which parameters the gradient of each loss term reaches."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
-from dualstudent.batch import Batch
+from dualstudent.batch import Batch, find_targets
 from dualstudent.doctor.diagnosis import Reach
 from dualstudent.doctor.parts import Part
 from dualstudent.methods import Method
+from dualstudent.networks.domains import BatchNormByDomain
 
 
 class NothingToLearn(Exception):
@@ -51,6 +53,8 @@ class GradientMonitor:
         self._parameters = [p for part in parts for p in part.parameters.values()]
         self._kept_batches = kept_batches
         self._reached = set[tuple[str, str]]()
+        self._by_domain = any(isinstance(each, BatchNormByDomain) for each in method.modules())
+        self._views: tuple[Tensor, ...] = ()  # with the marks of their domains
 
     def __enter__(self) -> Self:
         self._hooks = (
@@ -75,6 +79,9 @@ class GradientMonitor:
     def _before(self, _: nn.Module, arguments: tuple[Any, ...]) -> tuple[Batch, float]:
         batch: Batch = arguments[0]
         self.batches = [*self.batches, batch][-self._kept_batches :]
+        if self._by_domain:
+            self._views = tuple(view.detach().requires_grad_() for view in batch.views)
+            batch = replace(batch, views=self._views)
         return batch, 1.0
 
     def _after(self, _: nn.Module, __: Any, losses: list[dict[str, Tensor]]) -> None:
@@ -92,6 +99,7 @@ class GradientMonitor:
     def _check_term(self, student: str, term: str, value: Tensor) -> None:
         gradients = _compute_gradients(value, self._parameters)
         reach = _measure_reach(student, term, value, gradients, self._parts)
+        reach = replace(reach, domains=_find_domains(value, self._views))
         self.observations.append(reach)
         if reach.reaches_student:
             self._reached.add((student, term))
@@ -109,6 +117,19 @@ def _compute_gradients(
         return {}
     found = torch.autograd.grad(term, wanted, retain_graph=True, allow_unused=True)
     return {p: gradient for p, gradient in zip(wanted, found, strict=True) if gradient is not None}
+
+
+def _find_domains(term: Tensor, views: Sequence[Tensor]) -> frozenset[str]:
+    """Find the domains of the rows of marked views that the term depends on."""
+    if not (term.requires_grad and views):
+        return frozenset()
+    found = torch.autograd.grad(term, views, retain_graph=True, allow_unused=True)
+    domains = set[str]()
+    for view, gradient in zip(views, found, strict=True):
+        if gradient is not None:
+            targets = find_targets(view, view.shape[1] - 1)[gradient.flatten(1).any(dim=1)]
+            domains |= {"target" if of_target else "source" for of_target in targets.tolist()}
+    return frozenset(domains)
 
 
 def _measure_reach(

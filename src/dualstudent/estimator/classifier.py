@@ -150,13 +150,21 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         self.verbose = verbose
         self.pretrained = pretrained
 
-    def fit(self, X: ArrayLike | Dataset[Any], y: LabelsLike | None = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike | Dataset[Any],
+        y: LabelsLike | None = None,
+        sample_domain: ArrayLike | None = None,
+    ) -> Self:
         """Learn from samples with and without a label.
 
         Args:
             X: (N, features), images (N, H, W) or (N, H, W, channels) as bytes or as floats in
                 [0, 1]; or a PyTorch dataset of (sample, label) pairs, without ``y``.
             y: (N,), labels of any kind; −1 (or None, NaN) where unknown.
+            sample_domain: (N,), to adapt to another domain: positive for samples of the source,
+                negative for those of the target, as in skada. Predictions are then for samples of
+                the target. ``y`` may have labels of both; the target needs none.
         """
         _check_types(self.get_params(deep=False))
         if isinstance(X, Dataset):
@@ -169,7 +177,10 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         y = column_or_1d(y, warn=True)
         check_consistent_length(samples, y)
         self.classes_, codes = encode_labels(y)
-        data = prepare_arrays(samples, codes, perturbation=self._build_perturbation(samples.ndim))
+        perturbation = self._build_perturbation(samples.ndim)
+        data = prepare_arrays(
+            samples, codes, perturbation=perturbation, sample_domain=sample_domain
+        )
         seed = int(check_random_state(self.random_state).randint(2**31))
         recipe = build_recipe(self.get_params(deep=False), data, seed)
         trainer = Trainer(recipe, _add_views(data, recipe))

@@ -52,6 +52,8 @@ def _list_wanted(given: Mapping[str, Any], data: PreparedData) -> Table:
         "optimizer": {key: given[key] for key in ("learning_rate", "weight_decay")},
         "schedule": {"epochs": given["epochs"]},
     }
+    if data.is_target is not None and _has_batch_norm(sections["network"]):
+        sections["network"] = {"batch_norm": "by-domain"} | sections["network"]
     if isinstance(data.train, ImageSamples):
         weak = {key: given[key] for key in ("translate", "flip", "noise")}
         sections["transforms"] = {"weak": weak, "strong": {"flip": given["flip"]}}
@@ -61,6 +63,11 @@ def _list_wanted(given: Mapping[str, Any], data: PreparedData) -> Table:
         "batch": _choose_batch(given["batch_size"], given["labeled_batch"], data),
         "device": {"accelerator": given["device"]},
     }
+
+
+def _has_batch_norm(network: Table) -> bool:
+    """Whether a network normalizes batches: all do, except an MLP that was told otherwise."""
+    return network.get("norm", "batch") == "batch" and network.get("hidden") not in ([], ())
 
 
 def _leave_out_auto(table: Table) -> Table:

@@ -124,7 +124,8 @@ def _make_black_images(recipe: Recipe, batch: BatchSettings) -> PreparedData:
     labeled = torch.arange(batch.labeled)
     unlabeled = torch.arange(batch.labeled, batch.size)
     rest = unlabeled if len(unlabeled) else labeled
-    return PreparedData(classes, images, labels, labeled, rest, images, truth)
+    is_target = None if recipe.data.target is None else labels < 0
+    return PreparedData(classes, images, labels, labeled, rest, images, truth, is_target=is_target)
 
 
 def _choose_device(recipe: Recipe) -> str:

@@ -15,8 +15,8 @@ from dualstudent.export.model import (
     DeployedModel,
     ModelCard,
     describe_preprocessing,
-    drop_weight_norm,
     fold_state,
+    make_plain,
 )
 from dualstudent.methods import Method
 from dualstudent.networks.network import NetworkSettings, list_shapes
@@ -122,7 +122,7 @@ def _build_card(run: Run, trainer: Trainer, student: str, classes: tuple[str, ..
         test_error=error if run.evaluated_part == "test" else None,
         validation_error=error if run.evaluated_part == "validation" else None,
         trunk=_drop_weights(recipe.trunk),
-        network=drop_weight_norm(find_architecture(student, trainer.method, recipe)),
+        network=make_plain(find_architecture(student, trainer.method, recipe)),
         normalization=recipe.normalization,
         recipe=_drop_paths(run.read_recipe()),
         trained_with=result["versions"],

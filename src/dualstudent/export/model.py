@@ -12,6 +12,7 @@ from torch.nn.utils import parametrize
 from dualstudent.data.features import Standardization
 from dualstudent.data.transforms.normalization import Normalization, make_scale_and_offset
 from dualstudent.networks.build import AnyNetworkSettings, build_network, count_parameters
+from dualstudent.networks.domains import SOURCE_STATISTICS
 from dualstudent.networks.efficientnet_lite import FEATURES
 from dualstudent.networks.network import NetworkSettings
 from dualstudent.settings import Settings
@@ -136,14 +137,18 @@ class DeployedModel(nn.Module):
         return torch.zeros(2, self.card.channels, size, size, dtype=torch.uint8)
 
 
-def drop_weight_norm(settings: NetworkSettings) -> NetworkSettings:
-    """The same architecture with plain weights."""
-    has_it = "weight_norm" in type(settings).model_fields
-    return settings.model_copy(update={"weight_norm": False}) if has_it else settings
+def make_plain(settings: NetworkSettings) -> NetworkSettings:
+    """The same architecture with plain weights and plain batch norm, as used at test."""
+    plain: dict[str, object] = {"batch_norm": "together"}
+    if "weight_norm" in type(settings).model_fields:
+        plain["weight_norm"] = False
+    return settings.model_copy(update=plain)
 
 
 def fold_state(network: nn.Module) -> dict[str, Tensor]:
-    """The state of a network without consistency head, with weight normalization folded in.
+    """The state of a network for test: without consistency head and statistics of the source.
+
+    Weight normalization is folded in.
 
     Example:
         >>> from dualstudent.networks import DigitsCNN
@@ -154,4 +159,5 @@ def fold_state(network: nn.Module) -> dict[str, Tensor]:
     for name, layer in network.named_modules():
         if parametrize.is_parametrized(layer, "weight"):
             state[f"{name}.weight"] = cast(Tensor, layer.weight).detach()
-    return {k: v for k, v in state.items() if not k.startswith("heads.follow.")}
+    state = {k: v for k, v in state.items() if not k.startswith("heads.follow.")}
+    return {k: v for k, v in state.items() if not k.endswith(SOURCE_STATISTICS)}

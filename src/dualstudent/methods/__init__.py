@@ -14,6 +14,7 @@ from dualstudent.methods.dual_student_mean_teacher import (
     DualStudentMeanTeacher,
     DualStudentMeanTeacherSettings,
 )
+from dualstudent.methods.dual_student_shot import DualStudentSHOT, DualStudentSHOTSettings
 from dualstudent.methods.fastswa import (
     MeanTeacherFastSWA,
     MeanTeacherFastSWASettings,
@@ -30,6 +31,8 @@ from dualstudent.methods.method import Method, MethodSettings, StudentLoss, Task
 from dualstudent.methods.mixmatch import MixMatch, MixMatchSettings
 from dualstudent.methods.multiple_student import MultipleStudent, MultipleStudentSettings
 from dualstudent.methods.pi import PiModel, PiModelSettings
+from dualstudent.methods.self_ensembling import SelfEnsembling, SelfEnsemblingSettings
+from dualstudent.methods.shot import SHOT, SHOTSettings
 from dualstudent.methods.smooth_neighbors import (
     PiSmoothNeighbors,
     PiSmoothNeighborsSettings,
@@ -87,6 +90,7 @@ __all__ = [
     "DNLL",
     "ICT",
     "METHODS",
+    "SHOT",
     "VAT",
     "AdaMatch",
     "AdaMatchSettings",
@@ -98,6 +102,8 @@ __all__ = [
     "DualStudent",
     "DualStudentMeanTeacher",
     "DualStudentMeanTeacherSettings",
+    "DualStudentSHOT",
+    "DualStudentSHOTSettings",
     "DualStudentSettings",
     "FixMatch",
     "FixMatchSettings",
@@ -124,6 +130,9 @@ __all__ = [
     "PiModelSettings",
     "PiSmoothNeighbors",
     "PiSmoothNeighborsSettings",
+    "SHOTSettings",
+    "SelfEnsembling",
+    "SelfEnsemblingSettings",
     "SoftMatch",
     "SoftMatchSettings",
     "SoftPseudoLabels",

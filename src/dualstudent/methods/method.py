@@ -122,6 +122,7 @@ class Method(nn.Module, ABC):
         summary: one line for ``dualstudent methods``.
         views: the views that the method needs; of an instance, those of its settings.
         remembers_samples: whether it keeps state for each sample, which cannot be distributed.
+        target_terms: names of loss terms that must not depend on samples of the source domain.
     """
 
     settings: MethodSettings
@@ -129,6 +130,7 @@ class Method(nn.Module, ABC):
     summary: ClassVar[str]
     views: Views = TWO_VIEWS
     remembers_samples: ClassVar[bool] = False
+    target_terms: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(
         self, students: Sequence[nn.Module], settings: MethodSettings | None = None

@@ -7,6 +7,7 @@ from dualstudent.networks.efficientnet_lite import (
     EfficientNetLite1,
     EfficientNetLite2,
 )
+from dualstudent.networks.french_cnn import FrenchCNN
 from dualstudent.networks.mlp import MLP
 from dualstudent.networks.quick_cnn import QuickCNN
 from dualstudent.networks.resnext import ResNeXt50
@@ -20,6 +21,7 @@ __all__ = [
     "EfficientNetLite0",
     "EfficientNetLite1",
     "EfficientNetLite2",
+    "FrenchCNN",
     "QuickCNN",
     "ResNeXt50",
     "ShakeShake26",

@@ -10,6 +10,7 @@ from dualstudent import networks
 from dualstudent.discovery import import_folder
 from dualstudent.errors import UserError
 from dualstudent.generators import seeded_rng
+from dualstudent.networks.domains import normalize_by_domain
 from dualstudent.networks.network import Network, NetworkSettings
 
 _SHARED = set(NetworkSettings.model_fields)  # settings that no network takes itself
@@ -68,6 +69,8 @@ def build_network(
         built = cast(Any, network)(channels, classes, **settings.model_dump(exclude=_SHARED))
     if settings.batch_norm == "frozen":
         built.freeze_statistics()
+    if settings.batch_norm == "by-domain":
+        normalize_by_domain(built, channels)
     _check_suits(settings.name, built.smallest_image, image_size)
     return cast(Network, built.to(memory_format=torch.channels_last))
 

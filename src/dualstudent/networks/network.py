@@ -29,10 +29,11 @@ class ArchitectureSettings(Settings):
 class NetworkSettings(ArchitectureSettings):
     """The settings that all networks share; each network adds its own."""
 
-    batch_norm: Literal["together", "frozen"] = Field(
+    batch_norm: Literal["together", "by-domain", "frozen"] = Field(
         "together",
-        description="normalize by the batch, all its samples together; or frozen, by the "
-        "statistics of the initial weights, which suits pretrained ones",
+        description="normalize source and target of a batch together; or by-domain, each with its "
+        "own statistics, and those of the target at test; or frozen, by the statistics of the "
+        "initial weights, which suits pretrained ones",
     )
 
 

@@ -131,7 +131,8 @@ class Run:
         self.recipe.write_text(to_toml(recipe), "utf-8")
         if data.source is not None:
             drawn = recipe.data.find_split_seed(recipe.seed)
-            write_manifest(self.split, data.source, data.labeled, drawn)
+            of_source = data.labeled[data.labeled < len(data.source)]
+            write_manifest(self.split, data.source, of_source, drawn)
         files = [file for file in (self.recipe, self.split) if file.is_file()]
         about = {
             "format": FORMAT,

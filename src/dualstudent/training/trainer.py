@@ -217,6 +217,7 @@ class Trainer:
         method = build_method(recipe, self.data, before)
         _check_strong_views(method, self.data)
         _check_normalization(recipe, self.data)
+        _check_domains(recipe, self.data)
         return method
 
     def _check_later_stages(self) -> None:
@@ -244,6 +245,7 @@ class Trainer:
             method.views,
             device,
             Shard(self.fabric.global_rank, self.fabric.world_size),
+            mark=recipe.network.batch_norm == "by-domain",
         )
         length = self._loader.steps_per_epoch
         self.schedule = Schedule(recipe.schedule, recipe.optimizer.learning_rate, length)
@@ -383,6 +385,20 @@ def _check_normalization(recipe: Recipe, data: PreparedData) -> None:
         raise UserError(
             f"the weights of {recipe.network.name} need the normalization mean={expected.mean}, "
             f"std={expected.std}; pass it to prepare_arrays as Normalization(…)"
+        )
+
+
+def _check_domains(recipe: Recipe, data: PreparedData) -> None:
+    """Check that all networks normalize alike, and that there are domains to normalize apart."""
+    networks = recipe.method.networks(recipe.network)
+    if len({each.batch_norm for each in networks}) > 1:
+        raise UserError(
+            "network.batch_norm and that of the other network differ; set both to 'by-domain'"
+        )
+    if networks[0].batch_norm == "by-domain" and data.is_target is None:
+        raise UserError(
+            "network.batch_norm = 'by-domain' needs two domains, but the data have one; name the "
+            "other in data.target or data.target_path, or use 'together'"
         )
 
 

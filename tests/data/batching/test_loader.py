@@ -273,7 +273,7 @@ def test_a_third_view_and_one_of_the_unlabeled_alone_are_kept() -> None:
 
 
 def test_samples_know_their_domain() -> None:
-    data = replace(made_up(20, labeled=4), target_from=12)
+    data = replace(made_up(20, labeled=4), is_target=torch.arange(20) >= 12)
     batch = batches(data, 10, 4).batch(0)
     assert batch.domains.tolist() == [int(index >= 12) for index in batch.indices.tolist()]
     assert len(set(batch.domains.tolist())) == 2

@@ -2,14 +2,17 @@
 
 import torch
 from pydantic import Field
+from torch import Tensor
 
-from dualstudent.batch import TWO_VIEWS, Batch, Policy, Views
+from dualstudent.batch import TWO_VIEWS, Batch, Policy, Views, mark_domains
 from dualstudent.data.batching.prefetch import Prefetch
 from dualstudent.data.batching.readers import Role, StepReader
 from dualstudent.data.batching.samplers import WHOLE, Sampler, Shard
 from dualstudent.data.prepared import PreparedData
 from dualstudent.errors import UserError
 from dualstudent.settings import Settings
+
+_REPEATED = 10  # times at most, labels of the domain that has fewer
 
 
 class BatchSettings(Settings):
@@ -31,6 +34,7 @@ class BatchLoader:
             samples are labeled, each has the views of both kinds.
         device: device of the batches.
         shard: the part of every batch that this process makes.
+        mark: whether views have the channel of :func:`~dualstudent.batch.mark_domains`.
 
     Attributes:
         steps_per_epoch: length of a pass over the unlabeled samples, or over all samples if all
@@ -52,10 +56,12 @@ class BatchLoader:
         views: Views = TWO_VIEWS,
         device: torch.device | str = "cpu",
         shard: Shard = WHOLE,
+        mark: bool = False,
     ) -> None:
         _check_divides(settings, shard)
         self.steps_per_epoch = _count_steps(data, settings)
         roles, teaches = _make_roles(data, settings, seed, views)
+        self._mark, self._views = mark, views
         self._labels, self._domains = data.labels.to(device), data.domains.to(device)
         # Sharded like the indices: the parts of both samplers are multiples of the world size.
         self._unlabeled = shard.select(torch.tensor(teaches, device=device))
@@ -70,7 +76,16 @@ class BatchLoader:
         chunk = self._chunks.get(step)
         indices = chunk.indices
         labels, domains = self._labels[indices], self._domains[indices]
-        return Batch(tuple(chunk.views), labels, self._unlabeled, indices, domains)
+        views = chunk.views
+        if self._mark:
+            views = [self._mark_view(number, view, domains) for number, view in enumerate(views)]
+        return Batch(tuple(views), labels, self._unlabeled, indices, domains)
+
+    def _mark_view(self, number: int, view: Tensor, domains: Tensor) -> Tensor:
+        """Mark the rows of a view: the first of the batch, the last, or all of them."""
+        is_of_unlabeled = number < len(self._views.unlabeled)
+        rows = slice(len(view)) if is_of_unlabeled else slice(len(domains) - len(view), None)
+        return mark_domains(view, domains[rows])
 
     def close(self) -> None:
         """Stop the worker processes, if any; the next batch would start new ones."""
@@ -87,9 +102,24 @@ def _make_roles(
         return [Role(sampler, _join_views(views))], [whole] * settings.size
     rest = settings.size - settings.labeled
     unlabeled = Sampler(data.unlabeled, rest, seed, "unlabeled", whole_batches=True)
-    labeled = Sampler(data.labeled, settings.labeled, seed, "labeled")
+    labeled = Sampler(_list_labeled(data), settings.labeled, seed, "labeled")
     roles = [Role(unlabeled, views.unlabeled), Role(labeled, views.labeled)]
     return roles, [True] * rest + [False] * settings.labeled
+
+
+def _list_labeled(data: PreparedData) -> Tensor:
+    """Return the labeled samples; if both domains have some, the fewer ones are repeated.
+
+    Otherwise a few labels of the target would hardly ever be drawn beside thousands of the source;
+    drawn as often as those, they would be learned by heart.
+    """
+    if data.is_target is None:
+        return data.labeled
+    of_target = data.is_target[data.labeled]
+    fewer, more = sorted((data.labeled[~of_target], data.labeled[of_target]), key=len)
+    if len(fewer) == 0:
+        return data.labeled
+    return torch.cat([more, fewer.repeat(min(len(more) // len(fewer), _REPEATED))])
 
 
 def _join_views(views: Views) -> tuple[Policy, ...]:

@@ -3,7 +3,7 @@
 import errno
 import os
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from dualstudent.data.datasets import Part
@@ -17,6 +17,7 @@ _TEST, _VALIDATION = "test", {"val", "valid", "validation"}
 _TRAINING = {"train", "labeled", "labelled"}  # may hold the class folders
 _UNLABELED = {"unlabeled", "unlabelled"}
 _USUAL = "unlabeled"
+_DOMAINS = ("source", "target")  # folders of one that holds both
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class _Group:
     files: list[Path]
     label: int
     part: Part
+    of_target: bool = False
 
 
 def list_folder(folder: Path, unlabeled: str = _USUAL) -> Listing:
@@ -56,16 +58,27 @@ def list_folder(folder: Path, unlabeled: str = _USUAL) -> Listing:
     return _make_listing(str(folder), classes, groups, folder)
 
 
-def list_domains(source: Path, target: Path, unlabeled: str = _USUAL) -> Listing:
-    """List a labeled source folder and an unlabeled target folder to adapt to.
+def find_domains(folder: Path) -> tuple[Path, Path] | None:
+    """Find the folders ``source``, which has class folders, and ``target``; None without them."""
+    source, target = (folder / name for name in _DOMAINS)
+    both = source.is_dir() and target.is_dir() and set(_list_folders(folder)) == set(_DOMAINS)
+    return (source, target) if both and _list_folders(source) else None
 
-    All images of the target are unlabeled, whatever their folder, except those in its ``test``.
-    Unlabeled and test images of the source are not used.
+
+def list_domains(
+    source: Path, target: Path, unlabeled: str = _USUAL, target_labels: bool = False
+) -> Listing:
+    """List a labeled source folder and a target folder to adapt to.
+
+    Without ``target_labels``, all images of the target are unlabeled, whatever their folder, except
+    those in its ``test``. Unlabeled and test images of the source are not used.
 
     Args:
         source: folder with a folder per class.
-        target: folder of images; if it has class folders, they must be those of the source.
+        target: folder of images; if it has class folders, they must be those of the source, and
+            with ``target_labels`` some of those.
         unlabeled: name of the folder of unlabeled images.
+        target_labels: whether images in the class folders of the target count as labeled.
 
     Raises:
         UserError: if a folder has another structure, or the classes differ.
@@ -76,16 +89,24 @@ def list_domains(source: Path, target: Path, unlabeled: str = _USUAL) -> Listing
         if inner.resolve().is_relative_to(outer.resolve()):
             raise UserError(f"{inner}: lies in {outer}; source and target must lie side by side")
     classes, labeled = _group_labeled(source, unlabeled)
-    found = set(_list_folders(_find_training_folder(target, unlabeled))) - {unlabeled, _TEST}
-    if found and found != set(classes):
+    inner = _find_training_folder(target, unlabeled)
+    found = set(_list_folders(inner)) - {unlabeled, _TEST}
+    if not found <= set(classes) or (found and not target_labels and found != set(classes)):
         raise UserError(
             f"{target}: has the classes {_join_names(found)}, {source} has {_join_names(classes)}; "
             "adaptation needs the same of both. Images of unknown class go into "
             f"{target / unlabeled}"
         )
-    images = _Group(find_files(target, without=(_TEST,)), -1, "train")
-    listing = _make_listing(f"{source} → {target}", classes, [*labeled, images], target)
-    return replace(listing, adapts=True)
+    if target_labels:
+        labeled += [
+            _Group(find_files(inner / name), classes.index(name), "train", of_target=True)
+            for name in classes
+            if name in found
+        ]
+    known = {path for group in labeled for path in group.files}
+    images = [path for path in find_files(target, without=(_TEST,)) if path not in known]
+    groups = [*labeled, _Group(images, -1, "train", of_target=True)]
+    return _make_listing(f"{source} → {target}", classes, groups, target)
 
 
 def find_class_folders(folder: Path, apart: Collection[str] = ()) -> dict[str, Path]:
@@ -160,18 +181,21 @@ def _make_listing(name: str, classes: list[str], groups: list[_Group], tested: P
     """Make a listing of all groups and of the test images in ``tested``."""
     tests = find_class_folders(tested / _TEST) if (tested / _TEST).is_dir() else {}
     classes = [*classes, *(name for name in tests if name not in classes)]
+    adapts = any(group.of_target for group in groups)
     groups = groups + [
-        _Group(find_files(path), classes.index(name), "test") for name, path in tests.items()
+        _Group(find_files(path), classes.index(name), "test", adapts)
+        for name, path in tests.items()
     ]
-    entries = [(path, group.label, group.part) for group in groups for path in group.files]
+    entries = [(path, group) for group in groups for path in group.files]
     images = [entry for entry in entries if _looks_like_image(entry[0])]
     return Listing(
         name,
-        paths=tuple(path for path, _, _ in images),
-        labels=tuple(label for _, label, _ in images),
-        parts=tuple(part for _, _, part in images),
+        paths=tuple(path for path, _ in images),
+        labels=tuple(group.label for _, group in images),
+        parts=tuple(group.part for _, group in images),
         classes=tuple(classes),
-        ignored=tuple(path for path, _, _ in entries if not _looks_like_image(path)),
+        ignored=tuple(path for path, _ in entries if not _looks_like_image(path)),
+        targets=tuple(group.of_target for _, group in images if adapts),
     )
 
 

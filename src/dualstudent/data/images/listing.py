@@ -23,7 +23,7 @@ class Listing:
         parts: ``"train"`` or ``"test"`` for each file.
         classes: the names of the C classes.
         ignored: files without the ending of an image.
-        adapts: whether labeled images are of the source domain, all others of the target.
+        targets: whether each file is of the target domain; empty if there is only one domain.
 
     Raises:
         UserError: if one cannot train with these files; says what to change.
@@ -35,7 +35,7 @@ class Listing:
     parts: tuple[Part, ...]
     classes: tuple[str, ...]
     ignored: tuple[Path, ...] = ()
-    adapts: bool = False
+    targets: tuple[bool, ...] = ()
 
     def __post_init__(self) -> None:
         if not len(self.paths) == len(self.labels) == len(self.parts):
@@ -60,6 +60,7 @@ class Listing:
                 f"{self.name}: all labels are {self.classes[known.pop()]!r}; "
                 "a classifier needs two classes at least"
             )
+        raise_problems(self._find_wrong_domains(), self.name)
         unseen = sorted({self.labels[i] for i in self.test} - known)
         if unseen:
             names = ", ".join(repr(self.classes[label]) for label in unseen)
@@ -70,6 +71,11 @@ class Listing:
 
     def __len__(self) -> int:
         return len(self.paths)
+
+    @property
+    def adapts(self) -> bool:
+        """Whether there is a target domain to adapt to."""
+        return bool(self.targets)
 
     @property
     def labeled(self) -> list[int]:
@@ -93,6 +99,7 @@ class Listing:
             paths=tuple(self.paths[i] for i in indices),
             labels=tuple(self.labels[i] for i in indices),
             parts=tuple(self.parts[i] for i in indices),
+            targets=tuple(self.targets[i] for i in indices if self.adapts),
         )
 
     def _find(self, wanted: Callable[[int, Part], bool]) -> list[int]:
@@ -109,6 +116,22 @@ class Listing:
                 )
             elif not is_text(name):
                 yield f"the name of the class {name!r} is not UTF-8; rename it"
+
+    def _find_wrong_domains(self) -> Iterator[str]:
+        """Find what a domain lacks: images to learn from, or classes that the other one has."""
+        if not self.adapts:
+            return
+        if not any(self.targets[i] for i in [*self.labeled, *self.unlabeled]):
+            yield "the target has no training images; there is nothing to adapt to"
+        by_domain = [
+            {self.labels[i] for i in self.labeled if self.targets[i] == of_target}
+            for of_target in (False, True)
+        ]
+        if not by_domain[0]:
+            yield "no image of the source has a label; label some, or use one domain"
+        elif lacking := sorted(by_domain[1] - by_domain[0]):
+            names = ", ".join(repr(self.classes[label]) for label in lacking)
+            yield f"the target has labels of {names}, the source has none; label some there, too"
 
     def _find_wrong_values(self) -> Iterator[str]:
         for path, label, part in zip(self.paths, self.labels, self.parts, strict=True):

@@ -12,7 +12,7 @@ from torch import Tensor
 from dualstudent.data.images.cache import DecodedImages
 from dualstudent.data.images.decoding import VERSION
 from dualstudent.data.images.duplicates import find_exact_duplicates
-from dualstudent.data.images.folders import list_domains, list_folder
+from dualstudent.data.images.folders import find_domains, list_domains, list_folder
 from dualstudent.data.images.listing import Listing
 from dualstudent.data.images.tables import Columns, list_table
 from dualstudent.data.paths import RIGHTS_TO_IMAGES, path_exists
@@ -35,7 +35,8 @@ def list_images(
     Labeled images come first, then unlabeled ones, then the test part.
 
     Args:
-        data: a folder with a folder per class, or a CSV or Parquet file of paths and labels.
+        data: a folder with a folder per class, or with such folders in its folders ``source`` and
+            ``target``; or a CSV or Parquet file of paths and labels.
         target: a folder to adapt to; ``data`` is then the source.
         unlabeled: name of the folder of unlabeled images.
         columns: column names of the table; default: the usual ones.
@@ -53,7 +54,12 @@ def list_images(
                 raise UserError(f"{path}: is not a folder; adaptation is from folder to folder")
         listing = list_domains(data, target, unlabeled)
     elif data.is_dir():
-        listing = list_folder(data, unlabeled)
+        both = find_domains(data)
+        listing = (
+            list_folder(data, unlabeled)
+            if both is None
+            else list_domains(*both, unlabeled, target_labels=True)
+        )
     else:
         listing = list_table(data, columns)
     return listing.select([*listing.labeled, *listing.unlabeled, *listing.test])
@@ -144,7 +150,7 @@ def prepare_files(
         source,
         tuple(listing.paths[index] for index in tested.tolist()),
         len(images.unreadable),
-        target_from=known if listing.adapts else None,
+        is_target=torch.tensor(listing.targets[:trained]) if listing.adapts else None,
     )
 
 

@@ -15,6 +15,7 @@ from dualstudent.errors import UserError, raise_problems
 PATH_NAMES = ("path", "file", "filename", "file_name", "filepath", "file_path", "image")
 LABEL_NAMES = ("label", "class", "category", "target")
 PART_NAMES = ("part", "split")
+DOMAIN_NAME = "domain"
 _OF_PREDICTIONS = frozenset({"probability", "stable"})  # columns of 'dualstudent predict'
 _PARTS: dict[str, Part] = {"": "train", "train": "train", "training": "train", "test": "test"}
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
@@ -44,6 +45,7 @@ class _Row:
     path: str
     label: str
     part: str
+    domain: str | None
 
 
 def escape_cell(text: str) -> str:
@@ -70,7 +72,8 @@ def list_table(table: Path, columns: Columns | None = None) -> Listing:
     """List the images of a CSV or Parquet file with one row per image.
 
     CSV files are UTF-8 text with a header, separated by commas, semicolons or tabs; an apostrophe
-    before one of = + - @ is not part of the text. Parquet needs pyarrow.
+    before one of = + - @ is not part of the text. Parquet needs pyarrow. A column ``domain`` says
+    source or target; test images of the source are not used then.
 
     Args:
         table: path of the file.
@@ -94,15 +97,22 @@ def list_table(table: Path, columns: Columns | None = None) -> Listing:
         if wrong is not None:
             problems.append(wrong)
     raise_problems([*problems, *_find_missing(table, files)], str(table))
-    classes = sort_naturally({row.label for row in files.values() if row.label})
+    used = {path: row for path, row in files.items() if not _is_unused(row)}
+    classes = sort_naturally({row.label for row in used.values() if row.label})
     numbers = {name: number for number, name in enumerate(classes)} | {"": -1}
     return Listing(
         str(table),
-        paths=tuple(Path(path) for path in files),
-        labels=tuple(numbers[row.label] for row in files.values()),
-        parts=tuple(_PARTS[row.part] for row in files.values()),
+        paths=tuple(Path(path) for path in used),
+        labels=tuple(numbers[row.label] for row in used.values()),
+        parts=tuple(_PARTS[row.part] for row in used.values()),
         classes=tuple(classes),
+        targets=tuple(row.domain == "target" for row in used.values() if row.domain is not None),
     )
+
+
+def _is_unused(row: _Row) -> bool:
+    """Whether an image of the source cannot help to adapt: without a label, or for test."""
+    return row.domain == "source" and (not row.label or _PARTS[row.part] == "test")
 
 
 def _find_problem(row: _Row) -> str | None:
@@ -115,13 +125,15 @@ def _find_problem(row: _Row) -> str | None:
             f"{row.where} is in part {row.part!r}; use train or test "
             "(validation is taken from the labeled images)"
         )
+    if row.domain not in (None, "source", "target"):
+        return f"{row.where} is of the domain {row.domain!r}; use source or target"
     if row.label.casefold() in UNKNOWN:
         return f"{row.where} has label {row.label}; leave the label blank where there is none"
     return None
 
 
 def _find_contradiction(before: _Row, row: _Row) -> str | None:
-    if (before.label, before.part) == (row.label, row.part):
+    if (before.label, before.part, before.domain) == (row.label, row.part, row.domain):
         return None
     return (
         f"{row.path} is given twice, {_describe(before)} in {before.where} and "
@@ -140,7 +152,8 @@ def _find_missing(table: Path, files: dict[str, _Row]) -> Iterator[str]:
 
 
 def _describe(row: _Row) -> str:
-    return f"{row.label or 'unlabeled'} for {_PARTS[row.part]}"
+    of_domain = "" if row.domain is None else f" of the {row.domain}"
+    return f"{row.label or 'unlabeled'} for {_PARTS[row.part]}{of_domain}"
 
 
 def _read_csv(table: Path, columns: Columns) -> Iterator[_Row]:
@@ -205,14 +218,15 @@ def _to_text(cell: Any) -> str:
 
 
 def _make_row(where: str, cells: Sequence[str], places: Sequence[int | None]) -> _Row:
-    path, label, part = (
+    path, label, part, domain = (
         cells[place] if place is not None and place < len(cells) else "" for place in places
     )
-    return _Row(where, path, label.strip(), part.strip().lower())
+    known = None if places[-1] is None else domain.strip().lower()
+    return _Row(where, path, label.strip(), part.strip().lower(), known)
 
 
 def _find_columns(table: Path, header: Sequence[str], columns: Columns) -> tuple[int | None, ...]:
-    """Find the positions of path, label and part in a row; None for a missing part."""
+    """Find the positions of path, label, part and domain in a row; the last two may be None."""
     names = [name.strip().lower() for name in header]
     path = _find_column(names, columns.path, PATH_NAMES)
     label = _find_column(names, columns.label, LABEL_NAMES)
@@ -234,7 +248,7 @@ def _find_columns(table: Path, header: Sequence[str], columns: Columns) -> tuple
                 f"{', '.join(header) or 'none'} (separated by commas, semicolons or tabs). Another "
                 f"name is set by check --{kind}-column and by data.{kind}_column"
             )
-    return path, label, part
+    return path, label, part, _find_column(names, None, (DOMAIN_NAME,))
 
 
 def _find_column(names: Sequence[str], chosen: str | None, usual: Iterable[str]) -> int | None:

@@ -9,6 +9,7 @@ import torch
 from dualstudent.data.prepared import PreparedData
 from dualstudent.errors import UserError, escape_line
 from dualstudent.recipes.schema import Recipe
+from dualstudent.report.page.domains import Domains, compare_domains
 from dualstudent.report.page.evaluation import Evaluation, evaluate
 from dualstudent.report.page.findings import FindingGallery, build_finding_galleries
 from dualstudent.training.gain import Gain, read_gain
@@ -40,6 +41,7 @@ class RunData:
         gain: what unlabeled images gained; None if it was not compared with the labels alone.
         comparison: with baselines on the same features; None without a trunk.
         findings: training images to look at, found by their features.
+        domains: source and target; None without a target.
     """
 
     name: str
@@ -55,6 +57,7 @@ class RunData:
     gain: Gain | None = None
     comparison: FeatureComparison | None = None
     findings: Sequence[FindingGallery] = ()
+    domains: Domains | None = None
 
     @property
     def figures(self) -> dict[str, Any]:
@@ -169,6 +172,7 @@ def _collect(run: Run, name: str, trainer: Trainer, pictures: int) -> RunData:
         tuple(escape_line(each) for each in data.classes),
         result.get("unreadable_images", 0) + data.unreadable,
         evaluation,
+        domains=compare_domains(trainer),
     )
 
 

@@ -1,0 +1,65 @@
+"""``fit(X, y, sample_domain=…)``: another domain, with and without labels of it."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dualstudent import DualStudentClassifier, UserError
+
+PER_DOMAIN, FEATURES = 300, 6
+
+
+def two_domains(seed: int = 0) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Three clusters; in the target all are moved further than they are apart."""
+    generator = np.random.default_rng(seed)
+    y = generator.integers(0, 3, 2 * PER_DOMAIN)
+    X = 3.0 * np.eye(3, FEATURES)[y] + generator.normal(size=(len(y), FEATURES))
+    domain = np.repeat([1, -1], PER_DOMAIN)
+    X[domain < 0] += 3.0 * np.roll(np.eye(3, FEATURES)[0], 1)
+    return X, y, domain
+
+
+def adapt(y: NDArray[Any], X: NDArray[Any], **fit: Any) -> DualStudentClassifier:
+    classifier = DualStudentClassifier(epochs=20, random_state=0, device="cpu")
+    return classifier.fit(X, y, **fit)
+
+
+def test_batch_norm_is_by_domain_unless_told_otherwise() -> None:
+    X, y, domain = two_domains()
+    hidden = np.where(domain < 0, -1, y)
+    settings: dict[str, Any] = {"epochs": 1, "random_state": 0, "device": "cpu"}
+    chosen = []
+    for network in (None, {"batch_norm": "together"}, {"norm": "layer"}):
+        classifier = DualStudentClassifier(**settings, network_settings=network)
+        fitted = classifier.fit(X, hidden, sample_domain=domain)
+        chosen.append(fitted.recipe_["network"]["batch_norm"])
+    assert chosen == ["by-domain", "together", "together"]
+    of_one_domain = DualStudentClassifier(**settings).fit(X, hidden)
+    assert of_one_domain.recipe_["network"]["batch_norm"] == "together"
+
+
+@pytest.mark.learns
+def test_it_adapts_without_a_label_of_the_target() -> None:
+    X, y, domain = two_domains()
+    target = domain < 0
+    hidden = np.where(target, -1, y)
+    adapted = adapt(hidden, X, sample_domain=domain).score(X[target], y[target])
+    plain = adapt(y[~target], X[~target]).score(X[target], y[target])
+    assert plain < 0.85  # 0.72
+    assert adapted > 0.85  # 0.95
+
+
+def test_labels_of_the_target_count_and_are_kept() -> None:
+    X, y, domain = two_domains()
+    some = np.where((domain > 0) | (np.arange(len(y)) % 20 == 0), y, -1)
+    classifier = adapt(some, X, sample_domain=domain)
+    known = some >= 0
+    assert (classifier.transduction_[known] == y[known]).all()
+
+
+def test_two_domains_are_needed() -> None:
+    X, y, _ = two_domains()
+    with pytest.raises(UserError, match="the target has no samples"):
+        adapt(y, X, sample_domain=np.ones(len(y)))
