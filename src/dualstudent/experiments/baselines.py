@@ -89,7 +89,7 @@ def predict(
         training, labels = training[known], labels[known]
     with warnings.catch_warnings(action="ignore"):  # about iterations and missing unlabeled images
         model = _build(name, len(training), inverse_penalty).fit(training, labels)
-    classes: NDArray[np.int64] = model.predict(test)
+        classes: NDArray[np.int64] = model.predict(test)
     return classes
 
 
