@@ -21,7 +21,9 @@ from dualstudent.parallel import count_cores, map_threads, one_thread_each
 
 Precision = Literal["32-true", "bf16-true"]
 
-PIECE = 16  # images that go through a trunk together
+PIECE = (
+    4  # images that go through a trunk together; the memory of more is returned after every layer
+)
 
 
 class TrunkSettings(EfficientNetLiteSettings):
