@@ -148,8 +148,8 @@ def _describe_baseline(chosen: _Chosen) -> str:
 def _choose(asked: Recipe, listing: Listing, changes: Sequence[str], baseline: bool) -> _Chosen:
     with show_progress(console, "files") as progress:
         measured = measure_images(listing, progress=progress.make_callback("measuring"))
-        reading = progress.make_callback("reading labeled images")
-        trunk = choose_trunk(asked, listing, changes, measured, reading)
+        trying = progress.make_callback("trying a trunk")
+        trunk = choose_trunk(asked, listing, changes, measured, trying)
     asked, changes = trunk.asked, trunk.changes
     size, channels = choose_form(asked, *measured)
     images = _decode(listing, size, channels)

@@ -10,23 +10,25 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from dualstudent.data.arrays import prepare_arrays
 from dualstudent.data.features import Standardization
 from dualstudent.data.images.cache import decode_images
 from dualstudent.data.images.listing import Listing
 from dualstudent.data.splits import count_labeled
-from dualstudent.data.transforms.normalization import normalize
 from dualstudent.networks.efficientnet_lite import EfficientNetLite2
 from dualstudent.parallel import Progress
 from dualstudent.recipes.own_images import choose_form, validate_request
 from dualstudent.recipes.reading import apply_changes
 from dualstudent.recipes.schema import Recipe
 from dualstudent.training.crossvalidation import split_folds
+from dualstudent.training.on_features import read_features
 from dualstudent.trunks.baselines import BASELINES, predict_baseline
-from dualstudent.trunks.trunk import TrunkSettings, build_trunk, compute_features
+from dualstudent.trunks.features import keep_features
+from dualstudent.trunks.trunk import TrunkSettings, build_trunk
 
 _TRUNK = ("trunk.name=efficientnet-lite2", "trunk.image_size=224")
-_QUICKER = ("trunk.name=efficientnet-lite0", "trunk.weak_views=2")  # 5 times as quick
-_MANY = 6_000  # images; with more of them, the better trunk takes more than 10 minutes on 2 cores
+_QUICKER = ("trunk.name=efficientnet-lite0", "trunk.weak_views=2")
+_MANY = 6_000  # images; 3,409 of them take the better trunk about 9 minutes on 2 cores
 _HELPS = 0.6  # of the error on pixels; measured by benchmarks/trunk_or_pixels.py
 _MOST = 500  # labeled images
 _SMALLEST = 24  # pixels a side; smaller images show too little of what the trunk has learned
@@ -91,7 +93,7 @@ def choose_trunk(
         listing: the images.
         changes: of the user, ``"key=value"`` each.
         measured: median short side in pixels, and whether the images have no color.
-        progress: receives the number of images that are read.
+        progress: receives the number of images that are read, and then seen by the trunk.
     """
     typical, _ = measured
     as_asked = TrunkChoice(asked, changes, {})
@@ -109,8 +111,8 @@ def choose_trunk(
         return as_asked
     if not found.helps:
         return replace(as_asked, reasons={"network.name": str(found)})
-    if request.trunk is not None and request.device.gpu is not None:  # it can train all of it
-        tuned = [*changes, f"network.name={request.trunk.name}"]
+    if request.device.gpu is not None:  # it can train all of it
+        tuned = [*changes, f"network.name={found.trunk}"]
         return TrunkChoice(validate_request(where, tuned), tuned, {"network.name": str(found)})
     return TrunkChoice(request, with_trunk, {"trunk.name": str(found)})
 
@@ -125,7 +127,7 @@ def _try_on_labeled(
     if images.is_gray and size < _SMALLEST_GRAY:
         return None
     pixels, labels = images.pixels[images.rows], torch.tensor(images.listing.labels)
-    return try_trunk(torch.from_numpy(pixels), labels, asked.trunk, asked.seed)
+    return try_trunk(torch.from_numpy(pixels), labels, asked.trunk, asked.seed, progress)
 
 
 def _pick_evenly(listing: Listing, asked: Recipe) -> list[int]:
@@ -139,15 +141,22 @@ def _pick_evenly(listing: Listing, asked: Recipe) -> list[int]:
 
 
 def try_trunk(
-    pixels: Tensor, labels: Tensor, settings: TrunkSettings, seed: int = 0
+    pixels: Tensor,
+    labels: Tensor,
+    settings: TrunkSettings,
+    seed: int = 0,
+    progress: Progress | None = None,
 ) -> TrunkTrial | None:
     """Cross-validate logistic regression on the features of a trunk, and on pixels.
+
+    The features are kept, so that a training on the same images need not compute them again.
 
     Args:
         pixels: (N, channels, H, W) uint8, the labeled images.
         labels: (N,) int64.
         settings: of the trunk.
         seed: divides the labels.
+        progress: receives the number of images whose features are computed.
 
     Returns:
         The errors; None if fewer than two classes have two labeled images.
@@ -157,20 +166,17 @@ def try_trunk(
     folds = split_folds(labels, np.array(images), seed)
     if len(set(labels[torch.from_numpy(folds >= 0)].tolist())) < 2:
         return None
+    data = prepare_arrays(pixels.permute(0, 2, 3, 1).numpy(), labels.tolist())
     trunk = build_trunk(settings, pixels.shape[1])
-    assert trunk.normalization is not None
-    features = compute_features(trunk, normalize(pixels, trunk.normalization))
+    clean = keep_features(data, trunk, weak_views=0, strong_views=0, progress=progress).train
+    features = read_features(clean, torch.arange(len(labels)))
     small = F.interpolate(pixels.float() / 255, (_SIDE, _SIDE), mode="bilinear", antialias=True)
+    vectors = small.flatten(1).numpy()
+    scaled = Standardization.measure_jointly(vectors).apply(vectors).numpy()
     of_features, of_pixels = (
-        _count_errors(_standardize(vectors.numpy()), labels.numpy(), folds)
-        for vectors in (features, small.flatten(1))
+        _count_errors(each, labels.numpy(), folds) for each in (features, scaled)
     )
     return TrunkTrial(settings.name, of_features, of_pixels)
-
-
-def _standardize(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    scale = Standardization.measure_jointly(vectors)
-    return ((vectors - scale.mean) / scale.std).astype(np.float32)
 
 
 def _count_errors(

@@ -13,7 +13,7 @@ from torch import Tensor
 from dualstudent.data.features import Standardization
 from dualstudent.data.samples import Digest, Samples
 from dualstudent.data.transforms.policy import Draw
-from dualstudent.trunks.trunk import StandardizedTrunk, compute_features
+from dualstudent.trunks.trunk import StandardizedTrunk
 
 
 class KeptRows(NamedTuple):
@@ -146,7 +146,7 @@ class ComputedFeatures(Samples):
         return self.images.make_raw_views(indices, draws)
 
     def finish_views(self, raw: list[Tensor]) -> list[Tensor]:
-        return [compute_features(self.trunk, view) for view in self.images.finish_views(raw)]
+        return [self.trunk.compute(view) for view in self.images.finish_views(raw)]
 
     def read_pixels(self, indices: Tensor) -> Tensor | None:
         return self.images.read_pixels(indices)

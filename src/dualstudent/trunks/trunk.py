@@ -130,18 +130,17 @@ class StandardizedTrunk(nn.Module):
         vectors: Tensor = (self.trunk(images) - self.mean) / self.std
         return vectors
 
+    def compute(self, images: Tensor) -> Tensor:
+        """Compute the features of any number of images, piece by piece, on all cores."""
+        workers = count_cores() if images.device.type == "cpu" else 1
+        pieces = torch.split(images, PIECE)
+        with one_thread_each(), map_threads(self._infer, pieces, workers) as found:
+            return torch.cat(list(found))
 
-def compute_features(trunk: FrozenTrunk | StandardizedTrunk, images: Tensor) -> Tensor:
-    """Compute the features of any number of images, piece by piece, on all cores."""
-
-    def infer(piece: Tensor) -> Tensor:
+    def _infer(self, images: Tensor) -> Tensor:
         with torch.inference_mode():  # of this thread
-            vectors: Tensor = trunk(piece)
+            vectors: Tensor = self(images)
         return vectors
-
-    workers = count_cores() if images.device.type == "cpu" else 1
-    with one_thread_each(), map_threads(infer, torch.split(images, PIECE), workers) as found:
-        return torch.cat(list(found))
 
 
 def build_trunk(settings: TrunkSettings, channels: int) -> FrozenTrunk:
