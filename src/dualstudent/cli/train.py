@@ -8,6 +8,7 @@ import typer
 from dualstudent.cli.arguments import Changes, parse_duration
 from dualstudent.cli.console import console
 from dualstudent.errors import UserError
+from dualstudent.processes import find_world
 
 if TYPE_CHECKING:
     from dualstudent.data.prepared import PreparedData
@@ -61,20 +62,35 @@ def train(
     from dualstudent.cli.progress import show_progress
     from dualstudent.cli.results import compare_run, print_result
     from dualstudent.runs import train as train_by
+    from dualstudent.runs import train_or_resume
     from dualstudent.training.run import Run
 
     changes = set_ or []
     seconds = _read_budget(budget, changes)
     requested, name = _read_request(recipe, data, target, changes)
     folder = out or Path("runs") / f"{name}-{requested.seed}"
-    Run.check_free(folder)  # before reading the images, which may take long
+    launched = find_world()
+    if launched is None:
+        Run.check_free(folder)  # before reading the images, which may take long
+    elif recipe is None or budget is not None:
+        raise UserError(
+            f"{launched.launcher} needs the name of a recipe, and no --budget, so that all "
+            "processes train the same"
+        )
     chosen, prepared, opponent = (
         choose_recipe(requested, changes, seconds, not no_baseline)
         if recipe is None
         else (*_fit_into(seconds, requested, prepare_images(requested)), None)
     )
     with show_progress(console) as progress:
-        run = train_by(chosen, folder, progress.make_callback(folder.name), prepared, opponent)
+        callback = progress.make_callback(folder.name)
+        run = (
+            train_by(chosen, folder, callback, prepared, opponent)
+            if launched is None
+            else train_or_resume(chosen, folder, callback, prepared)  # a job that was requeued
+        )
+    if launched is not None and not launched.leads:
+        return
     compare_run(run, prepared)
     print_result(run)
     if chosen.data.path is not None:

@@ -1,32 +1,11 @@
-"""Samplers that choose the samples of each step, and shards for several processes."""
+"""Samplers that choose the samples of each step."""
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
 from torch import Tensor
 
 from dualstudent.generators import make_generator
-
-
-@dataclass(frozen=True)
-class Shard:
-    """The part of every batch that one of several processes works on.
-
-    Attributes:
-        rank: number of the process, from 0.
-        world_size: number of processes.
-    """
-
-    rank: int = 0
-    world_size: int = 1
-
-    def select(self, indices: Tensor) -> Tensor:
-        """Take every ``world_size``-th index, starting at ``rank``."""
-        return indices[self.rank :: self.world_size]
-
-
-WHOLE = Shard()
 
 
 class Sampler:
