@@ -20,9 +20,7 @@ from dualstudent.training.distributed import Team, join_team
 from dualstudent.training.model import load_trained
 from dualstudent.training.recorder import Recorder
 from dualstudent.training.run import Run, list_versions
-from dualstudent.training.trainer import Trainer
-
-_SECONDS_TO_APPEAR = 60.0  # of a new file on another machine: network disks are slow to tell
+from dualstudent.training.trainer import Trainer, use_data
 
 
 def train(
@@ -65,7 +63,7 @@ def train(
         trainer = Trainer(recipe, data, partial(_agree, team, recipe, None), team=team)
         team.lead(lambda: Run.create(folder, trainer.recipe, trainer.data, opponent))
         run = Run(folder)
-        _check_visible(run, team)
+        _check_visible(run, team, recipe.device.start_limit)
         with _lock(run):
             Recorder(trainer, run, callbacks).run_to_end()
         if team.leads:
@@ -129,7 +127,7 @@ def train_or_resume(
     folder = Path(folder)
     if not folder.exists() or not any(folder.iterdir()):
         return train(recipe, folder, callbacks, data)
-    Run.open(folder).check_recipe(recipe)
+    Run.open(folder).check_recipe(use_data(recipe, data))
     return resume(folder, callbacks, data)
 
 
@@ -154,11 +152,11 @@ def _agree(team: Team, recipe: Recipe, run: Run | None, data: PreparedData) -> N
         )
 
 
-def _check_visible(run: Run, team: Team) -> None:
+def _check_visible(run: Run, team: Team, limit: float) -> None:
     """Check that all processes see the new folder; otherwise it is removed."""
     if team.shard.world_size == 1:
         return
-    deadline = time.monotonic() + _SECONDS_TO_APPEAR
+    deadline = time.monotonic() + limit  # network disks take their time to tell
     while not run.about.is_file() and time.monotonic() < deadline:
         time.sleep(0.1)
     hidden = f"does not see {run.folder.resolve()}; choose an --out that all machines share"

@@ -83,12 +83,7 @@ class Trainer:
         stage: int = 0,
         team: Team | None = None,
     ) -> None:
-        origin = Origin(recipe.data, recipe.seed, recipe.transforms, recipe.normalization)
-        handed_over = data is not None and data.origin != origin
-        if handed_over:  # a recipe must not name data that the run never saw
-            recipe = recipe.model_copy(update={"data": DataSettings()})
-        _check_processes(recipe, handed_over)
-        self.recipe = recipe
+        self.recipe = recipe = use_data(recipe, data)
         self.team = team or Team(build_fabric(recipe.device))
         self.fabric, self._divided = self.team.fabric, DividedRows(self.team.shard)
         prepared = data or prepare(
@@ -300,6 +295,23 @@ class Trainer:
         return record
 
 
+def use_data(recipe: Recipe, data: PreparedData | None) -> Recipe:
+    """Return the recipe of a run on ``data``: it must not name data that the run never saw.
+
+    Raises:
+        UserError: if the data cannot be handed to other processes.
+    """
+    origin = Origin(recipe.data, recipe.seed, recipe.transforms, recipe.normalization)
+    if data is None or data.origin == origin:
+        return recipe
+    if recipe.device.processes > 1:
+        raise UserError(
+            f"device.processes = {recipe.device.processes} needs data that every process can read, "
+            "not data handed over from Python; use 1, or start your program with torchrun"
+        )
+    return recipe.model_copy(update={"data": DataSettings()})
+
+
 def build_method(recipe: Recipe, data: PreparedData, before: Method | None = None) -> Method:
     """Build the method of a recipe.
 
@@ -421,11 +433,3 @@ def _synchronize_batch_norm(method: Method, device: torch.device) -> None:
     for network in method.modules():
         if isinstance(network, Network):
             nn.SyncBatchNorm.convert_sync_batchnorm(network)
-
-
-def _check_processes(recipe: Recipe, handed_over: bool) -> None:
-    if handed_over and recipe.device.processes > 1:
-        raise UserError(
-            f"device.processes = {recipe.device.processes} needs data that every process can read, "
-            "not data handed over from Python; use 1, or start your program with torchrun"
-        )
