@@ -60,7 +60,7 @@ lint: .venv/ready
 # The site is in build/site; a broken link, or anything loaded from elsewhere, is an error.
 docs: .venv/ready
 	$(PYTEST) tests/test_docs.py tests/test_examples.py
-	$(BIN)/mkdocs build --strict --quiet --site-dir build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir build/site
 
 dist: .venv/ready
 	rm -rf dist build/lib

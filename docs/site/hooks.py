@@ -58,7 +58,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
     def move(found: re.Match[str]) -> str:
         target = posixpath.normpath(posixpath.join("" if beside else "docs", folder, found[1]))
-        place = target.removeprefix("docs/").removesuffix("README.md") or "index.md"
+        place = "index.md" if target == "README.md" else target.removeprefix("docs/")
         if place.startswith("examples/"):
             place = re.sub(r"\.(py|ipynb)$", ".md", place)
         return f"]({posixpath.relpath(place, folder or '.')}{found[2] or ''})"
@@ -102,10 +102,13 @@ class _Loaded(HTMLParser):
 
 
 def _write_reference() -> dict[str, str]:
-    """Page → Markdown with a directive for each public name, in the order of the interface."""
+    """Page → Markdown with a directive for each public name, module by module."""
     pages = {name: [f"# {title}", ""] for name, (title, _) in _REFERENCE.items()}
     owners = {module: name for name, (_, of) in _REFERENCE.items() for module in of.split()}
-    for module, name in _list_public_names():
+    order = list(owners)
+    for module, name in sorted(
+        _list_public_names(), key=lambda pair: order.index(pair[0].split(".")[0])
+    ):
         owner = _ELSEWHERE.get(name) or owners[module.split(".")[0]]
         pages[owner].append(f"::: dualstudent.{module}{'' if module == name else f'.{name}'}")
     listed = [f"- [{title}]({name}.md)" for name, (title, _) in _REFERENCE.items()]
