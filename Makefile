@@ -59,7 +59,7 @@ lint: .venv/ready
 
 # The site is in build/site; a broken link, or anything loaded from elsewhere, is an error.
 docs: .venv/ready
-	$(PYTEST) tests/test_docs.py tests/test_examples.py
+	$(PYTEST) -m 'site or not browser' tests/site tests/test_docs.py tests/test_examples.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir build/site
 
 dist: .venv/ready

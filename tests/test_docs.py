@@ -1,7 +1,6 @@
 import json
 import re
 import shlex
-import subprocess
 import sys
 import warnings
 from itertools import pairwise
@@ -94,19 +93,6 @@ def test_the_programs_of_the_readme_run(tmp_path: Path, monkeypatch: pytest.Monk
         exec(small.replace("random_state=0", "random_state=0, epochs=2"), {})
     assert len(programs) == 4
     assert {path.name for path in (tmp_path / "runs").iterdir()} == {"hundred", "shown"}
-
-
-@pytest.mark.parametrize("page", ["my-research.md", "clusters.md"])
-def test_the_program_of_a_way_in_runs(page: str, tmp_path: Path) -> None:
-    (program,) = blocks(page, "python")
-    for long, short in (("images=1000", "images=300"), ("epochs=2", "epochs=1"), ("(3)", "(1)")):
-        program = program.replace(long, short)
-    (tmp_path / "program.py").write_text(program.replace("seeds=2", "seeds=1"))
-    done = subprocess.run(
-        [sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout
 
 
 def test_every_method_has_its_paragraph() -> None:
