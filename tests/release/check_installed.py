@@ -17,7 +17,10 @@ import dualstudent
 from dualstudent.experiments.reading import list_experiments, load_experiment
 from dualstudent.recipes.files import list_recipe_names
 
-SHORT = ("data.images=400", "schedule.epochs=1")
+SHORT = (
+    *("data.source=digits-8x8", "data.image_size=8", "transforms.weak.translate=1"),
+    *("batch.size=64", "batch.labeled=16", "schedule.epochs=1", "schedule.rampup_epochs=1"),
+)
 
 
 def main(clone: Path) -> None:
@@ -31,11 +34,10 @@ def main(clone: Path) -> None:
         dualstudent.load_recipe(name)
     for name in list_experiments():
         load_experiment(name)
-    run = dualstudent.train(dualstudent.load_recipe("demo", SHORT), "runs/short")
+    run = dualstudent.train(dualstudent.load_recipe("digits", SHORT), "runs/short")
     assert run.page.is_file()
-    dualstudent.compare(
-        ["supervised"], "demo", seeds=1, changes=("data.images=400", "schedule.epochs=1")
-    )
+    dualstudent.compare(["supervised"], "digits", seeds=1, changes=SHORT, folder="compared")
+    assert Path("compared", "index.html").is_file()
     learn_from_vectors()
     predict_files(run.folder)
 
