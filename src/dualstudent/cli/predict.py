@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from dualstudent.cli.arguments import RunFolder
+from dualstudent.cli.arguments import Imports, RunFolder
 from dualstudent.cli.console import console, print_line, print_message
 
 
@@ -18,6 +18,7 @@ def predict(
     probabilities: Annotated[
         bool, typer.Option("--probabilities", help="Add a column per class.")
     ] = False,
+    imports: Imports = None,
 ) -> None:
     """Classify images with a trained model: label, probability, and whether it is stable."""
     from dualstudent.cli.progress import show_progress
@@ -25,7 +26,7 @@ def predict(
     from dualstudent.training.predictor import write_predictions
     from dualstudent.training.run import Run
 
-    opened = Run.open(run)
+    opened = Run.open(run, imports or ())
     with show_progress(console, "images") as progress:
         written = write_predictions(
             opened, paths, output, probabilities, progress.make_callback("predicting")
