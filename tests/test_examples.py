@@ -27,7 +27,7 @@ def exec_own_loop(*changes: tuple[str, str]) -> None:
     """On smaller digits and in fewer epochs, after other changes of the source."""
     source = (EXAMPLES / "own_loop.py").read_text()
     for long, short in (
-        ("EPOCHS, SEED, LABELED, UNLABELED = 10,", "EPOCHS, SEED, LABELED, UNLABELED = 3,"),
+        ("EPOCHS, SEED, LABELED, UNLABELED = 10,", "EPOCHS, SEED, LABELED, UNLABELED = 5,"),
         ("\n\nEPOCHS", "\nfrom dualstudent.data.sources import bundled\n\nEPOCHS"),
         ('load_mnist_5k("', 'bundled.load_digits_8x8("'),
         *changes,
@@ -50,7 +50,7 @@ def test_the_loop_of_ones_own_learns(capsys: pytest.CaptureFixture[str]) -> None
     exec_own_loop()
     last = capsys.readouterr().out.splitlines()[-2:]
     assert [line.split()[5] for line in last] == ["student1", "student2"]
-    assert max(float(line.split()[-2]) for line in last) < 70  # measured below, chance is 90
+    assert max(float(line.split()[-2]) for line in last) < 75  # 33 to 50, chance is 90
 
 
 def test_the_loop_of_ones_own_takes_another_method(capsys: pytest.CaptureFixture[str]) -> None:
