@@ -28,7 +28,7 @@ def main(clone: Path) -> None:
     project = tomllib.loads((clone / "pyproject.toml").read_text("utf-8"))["project"]
     assert metadata.version("dualstudent") == project["version"]
     assert (resources.files("dualstudent") / "py.typed").is_file()
-    for name in dualstudent.__all__:
+    for name in dir(dualstudent):
         assert getattr(dualstudent, name) is not None
     for name in list_recipe_names():
         dualstudent.load_recipe(name)
