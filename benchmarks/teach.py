@@ -103,7 +103,7 @@ def teach(task: Task, seed: int) -> list[dict[str, Any]]:
         question = Question(
             len(known),
             {number: int(task.labels[number]) for number in known},
-            task.classes,
+            tuple(map(str, range(task.classes))),
             frozenset(set(sample) & set(known)),
             frozenset(others - set(known)),
         )
@@ -167,7 +167,9 @@ def draw(rows: list[dict[str, Any]], stem: Path) -> None:
     figure, both = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained")
     names = {LOOP: "dualstudent teach", RANDOM: "at random", LINE: "at random, logistic regression"}
     for axes, data in zip(both, SETS, strict=True):
-        for (way, name), color in zip(names.items(), ("#0067a5", "#c8500a", "#5d6470"), strict=True):
+        for (way, name), color in zip(
+            names.items(), ("#0067a5", "#c8500a", "#5d6470"), strict=True
+        ):
             found = average(rows, data, way)
             mean, std = np.array(list(found.values())).T
             axes.plot(LABELS, mean, label=name, color=color, lw=2)
@@ -195,7 +197,12 @@ def main() -> None:
             for seed in TUNED if arguments.tune else SEEDS:
                 found = run(task, seed)
                 rows += [{"data": data, "way": way, "seed": seed} | row for row in found]
-            print(data, way, {k: round(v[0], 1) for k, v in average(rows, data, way).items()}, flush=True)
+            print(
+                data,
+                way,
+                {k: round(v[0], 1) for k, v in average(rows, data, way).items()},
+                flush=True,
+            )
     if not arguments.only:
         keys = list(dict.fromkeys(key for row in rows for key in row))
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
 """Which features the loop learns from, and how they are computed, piece by piece."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 

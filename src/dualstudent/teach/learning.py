@@ -6,7 +6,7 @@ Which images to ask for next is decided as ``dualstudent label`` does it.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,7 +39,7 @@ class Question:
     Attributes:
         version: of the labels.
         labels: number of an image → its class, in [0, C).
-        classes: number of classes, C.
+        classes: names of the C classes.
         sample: numbers of the labeled images that measure the model.
         askable: numbers of the images whose label may be asked for, without the sample.
         precision: wanted share of right answers among the trusted ones.
@@ -47,7 +47,7 @@ class Question:
 
     version: int
     labels: Mapping[int, int]
-    classes: int
+    classes: tuple[str, ...]
     sample: frozenset[int]
     askable: frozenset[int]
     precision: float = 0.95
@@ -60,6 +60,7 @@ class Answer:
     Attributes:
         version: of the labels.
         labels: how many there were.
+        classes: names of the classes.
         numbers: (n,) int64, the images.
         predicted: (n,) int64, the class of each; empty if there is no model yet.
         confidence: (n,) its probability.
@@ -72,6 +73,7 @@ class Answer:
 
     version: int
     labels: int
+    classes: tuple[str, ...]
     numbers: NDArray[np.int64]
     predicted: NDArray[np.int64]
     confidence: NDArray[np.float64]
@@ -127,11 +129,12 @@ class Learner:
         askable = np.flatnonzero(np.isin(self._numbers, list(question.askable)))
         if len(np.unique(labels[known])) < 2:
             order = self._spread_out(askable, known)
-            nothing = np.empty(0, np.int64), np.empty(0)
-            return Answer(question.version, len(known), self._numbers, *nothing, self._name(order))
-        found = self.predict(labels, question.classes)
+            said = (self._numbers, np.empty(0, np.int64), np.empty(0), self._name(order))
+            return Answer(question.version, len(known), question.classes, *said)
+        classes = len(question.classes)
+        found = self.predict(labels, classes)
         check()
-        judged = self._judge(labels, known, question.classes, check)
+        judged = self._judge(labels, known, classes, check)
         in_sample = np.isin(self._numbers[known], list(question.sample))
         truth = labels[known]
         right = judged.argmax(axis=1) == truth
@@ -145,6 +148,7 @@ class Learner:
         return Answer(
             question.version,
             len(known),
+            question.classes,
             self._numbers,
             found.argmax(axis=1),
             confidence,

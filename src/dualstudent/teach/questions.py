@@ -1,4 +1,4 @@
-"""Which images to show next: those that the model asks for, and between them some that measure it."""
+"""Which images to show next: those that the model asks for, mixed with some that measure it."""
 
 from collections.abc import Iterable
 

@@ -99,7 +99,9 @@ class Session:
 
     def set_many(self, answers: Sequence[tuple[int, str, str]]) -> None:
         """Import (number, label, event) of many images as one decision."""
-        rows = [(number, check_name(name) if name else "", event) for number, name, event in answers]
+        rows = [
+            (number, check_name(name) if name else "", event) for number, name, event in answers
+        ]
         self._decide(lambda: [self._change_row(*row) for row in rows])
 
     def undo(self) -> list[int]:
