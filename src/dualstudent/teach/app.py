@@ -66,6 +66,7 @@ class NextRequest(Settings):
     count: int = Field(ge=1, le=40)
     shown: list[int] = Field([], max_length=200)
     label: str = ""
+    event: str = ""
 
 
 class TrainingRequest(Settings):
@@ -121,7 +122,8 @@ class Api:
         self._room = room
         self._static = {
             path.name: path.read_bytes()
-            for path in files("dualstudent.teach").joinpath("static").iterdir()
+            for package in ("teach/static", "report/templates")
+            for path in files("dualstudent").joinpath(package).iterdir()
             if path.name.endswith(tuple(_TYPES))
         }
 
@@ -212,7 +214,7 @@ class Api:
     async def post_next(self, request: Request) -> Response:
         asked = await _read(request, NextRequest)
         found = await run_in_threadpool(
-            self._room.choose_next, asked.tab, asked.count, asked.shown, asked.label
+            self._room.choose_next, asked.tab, asked.count, asked.shown, asked.label, asked.event
         )
         return JSONResponse(await run_in_threadpool(describe_images, self._room, found))
 

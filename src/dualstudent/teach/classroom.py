@@ -118,7 +118,9 @@ class Classroom:
             self.unreadable[number] = reason
             self.changes += 1
 
-    def choose_next(self, tab: str, count: int, shown: Iterable[int], label: str = "") -> list[int]:
+    def choose_next(
+        self, tab: str, count: int, shown: Iterable[int], label: str = "", event: str = ""
+    ) -> list[int]:
         """Choose the next images to show.
 
         Args:
@@ -126,6 +128,7 @@ class Classroom:
             count: of images.
             shown: images that the tab has already, which are not repeated.
             label: a class, to be asked only for images that seem to be of it; empty for all.
+            event: such as "skipped", to be asked again for those images; empty for new ones.
         """
         with self.lock:
             now = time.monotonic()
@@ -133,7 +136,13 @@ class Classroom:
             self._leases = {k: v for k, v in leases if now - v[0] < _LEASE and k != tab}
             own = list(shown)
             taken = {number for _, held in self._leases.values() for number in held} | set(own)
-            found = self._find_questions(taken, count, label)
+            found = (
+                [number for number in self._list_wanted(label, event) if number not in taken][
+                    :count
+                ]
+                if label or event
+                else self._arrange(taken, count)
+            )
             self._leases[tab] = (now, [*own, *found])
             return found
 
@@ -168,22 +177,24 @@ class Classroom:
         entry = self.session.labels.entries[number]
         return entry.is_open and entry.part == "train" and number not in self.unreadable
 
-    def _find_questions(self, taken: set[int], count: int, label: str) -> list[int]:
-        free = [n for n in self.taking_part if self._is_askable(n) and n not in taken]
+    def _list_wanted(self, label: str, event: str) -> list[int]:
+        """List images that seem to be of a class, the least sure first, or that had an event."""
         if label:
-            unsure_first = reversed(self.find_seeming(label))
-            return [number for number in unsure_first if number not in taken][:count]
+            return self.find_seeming(label)[::-1]
         entries = self.session.labels.entries
-        allowed = set(free)
-        order = [number for number in (self.answer.order if self.answer else ())]
-        chosen = [number for number in order if number in allowed]
-        sample = [number for number in free if entries[number].in_sample]
-        rest = [n for n in free if not entries[n].in_sample and n not in set(order)]
-        waiting = [number for _, held in self._leases.values() for number in held]
-        seen = [e for e in entries if e.event not in (LISTED, GONE)]
-        held = [number for number in taken if self._is_askable(number) and number not in waiting]
-        sampled = sum(e.in_sample for e in seen) + sum(entries[n].in_sample for n in held)
-        return arrange_questions([*chosen, *rest], sample, len(seen) + len(held), sampled, count)
+        return [n for n, e in enumerate(entries) if e.event == event and n not in self.unreadable]
+
+    def _arrange(self, taken: set[int], count: int) -> list[int]:
+        """Arrange the next questions: chosen ones, and others at random if there are too few."""
+        entries, order = self.session.labels.entries, self.answer.order if self.answer else ()
+        free = [n for n in self.taking_part if self._is_askable(n) and n not in taken]
+        others = {number for number in free if not entries[number].in_sample}
+        chosen = dict.fromkeys(number for number in order if number in others)
+        rest = [number for number in free if number in others and number not in chosen]
+        sample = [number for number in free if number not in others]
+        seen = [e.in_sample for e in entries if e.event not in (LISTED, GONE)]
+        seen += [entries[number].in_sample for number in taken if self._is_askable(number)]
+        return arrange_questions([*chosen, *rest], sample, len(seen), sum(seen), count)
 
     def _make_question(self, version: int) -> Question:
         labels = self.session.labels

@@ -14,7 +14,8 @@ from dualstudent.training.on_features import find_interval
 
 _POINTS = 4  # that a forecast needs at least
 _FARTHEST = 4  # times the labels of now; beyond, nothing honest can be said
-_LEAST_SAMPLE = 20
+_LEAST = 5  # measured images of an estimate
+_LEAST_SAMPLE = 20  # of one that is used to forecast
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,8 @@ class Estimate:
 
     @classmethod
     def count(cls, labels: int, is_correct: NDArray[np.bool_]) -> "Estimate | None":
-        """Count the right answers; None without any answer."""
-        if len(is_correct) == 0:
+        """Count the right answers; None if there are fewer than five, which say nothing."""
+        if len(is_correct) < _LEAST:
             return None
         low, high = find_interval(float(is_correct.mean()), len(is_correct))
         return cls(labels, len(is_correct), int(is_correct.sum()), low, high)
@@ -82,7 +83,8 @@ def forecast_labels(history: Sequence[Estimate], goal: float) -> tuple[int, int]
         fall of the error, the goal reached already, or more than four times the labels of now.
 
     Example:
-        >>> points = [Estimate(n, 100, c, 0, 1) for n, c in ((20, 55), (40, 68), (80, 77), (120, 82))]
+        >>> right = {20: 55, 40: 68, 80: 77, 120: 82}
+        >>> points = [Estimate(n, 100, c, 0, 1) for n, c in right.items()]
         >>> low, high = forecast_labels(points, 0.9)
         >>> low < 280 < high
         True

@@ -102,7 +102,7 @@ def export_table(session: Session, said: Mapping[int, Said]) -> str:
 def import_labels(session: Session, content: bytes) -> Imported:
     """Import labels from JSON of Label Studio (also JSON-MIN) or a CSV file, as one decision.
 
-    Images are found by path, or by the end of it, if only one image ends so.
+    Images are found by path, or else by the longest end of it that any image has, if only one has.
 
     Raises:
         UserError: if the content is neither, or holds no label.
@@ -133,7 +133,7 @@ def import_labels(session: Session, content: bytes) -> Imported:
 
 
 class _Finder:
-    """Finds images by path, by absolute path, or by a unique end of the path."""
+    """Finds images by path, relative or absolute, or by the end of a path."""
 
     def __init__(self, session: Session) -> None:
         self._exact, self._ends = dict[str, int](), dict[str, int | None]()
@@ -150,7 +150,8 @@ class _Finder:
         if name in self._exact:
             return self._exact[name]
         parts = [part for part in PurePosixPath(name).parts if part not in ("/", "..", ".")]
-        return self._ends.get("/".join(parts))
+        ends = ("/".join(parts[start:]) for start in range(len(parts)))
+        return next((self._ends[end] for end in ends if end in self._ends), None)
 
 
 def _choose(label: str) -> dict[str, Any]:

@@ -67,7 +67,8 @@ class Labels:
         if not self._reverts:
             return None
         action = next(reversed(self._reverts))
-        return action, self._reverts[action]
+        # Classes first: a label of a name that is no class would become a new one.
+        return action, sorted(self._reverts[action], key=lambda row: bool(row.path))
 
     def _apply_to_image(self, row: Row) -> Row | None:
         if row.label and row.label not in self.classes:

@@ -1,4 +1,4 @@
-"""Pictures for the page: decoded and encoded anew, so that no byte of a file gets into a browser."""
+"""Pictures for the page, decoded and encoded anew: no byte of a file gets into a browser."""
 
 from functools import lru_cache
 from io import BytesIO

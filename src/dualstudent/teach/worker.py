@@ -25,6 +25,7 @@ from dualstudent.trunks.trunk import TrunkSettings
 
 EVERY = 5  # labels, after which the model is trained again
 MOST = 20_000  # images that take part; among these there is enough to choose from
+_PATIENCE = 3  # trainings in a row that may be superseded, however fast somebody labels
 _FIRST = 200  # images, from which on the first graph is worth its time
 
 
@@ -143,10 +144,10 @@ def _work(pipe: Connection, task: Task) -> None:
 
 def _answer(pipe: Connection, bench: "_Bench") -> None:
     question: Question | None = None
-    answered = False
+    answered, given_up = False, 0
 
     def check() -> None:
-        if pipe.poll():
+        if given_up < _PATIENCE and pipe.poll():
             raise Superseded
 
     while True:
@@ -156,9 +157,10 @@ def _answer(pipe: Connection, bench: "_Bench") -> None:
             answered = False
         if question is None or answered or bench.learner.images < 2:
             continue
+        given_up += 1
         with suppress(Superseded):
             pipe.send(bench.learner.learn(question, check))
-            answered = True
+            answered, given_up = True, 0
 
 
 class _Bench:
