@@ -67,7 +67,7 @@ def apply_changes(table: Table, changes: Iterable[str]) -> Table:
     changes = [changes] if isinstance(changes, str) else changes
     for change in sorted(changes, key=_sets_no_name):  # names first: they reset their section
         _apply(result, change)
-    _warn_of_dropped(table, result, "--set")
+    _warn_of_dropped(table, result, "settings")
     return result
 
 
@@ -223,14 +223,14 @@ def _apply(table: Table, change: str) -> None:
     key, equals, text = change.partition("=")
     parts = [part.strip() for part in key.split(".")]
     if not equals or not all(parts) or "\n" in change:
-        raise UserError(f"--set {change!r}: write it as key=value, for example seed=1")
+        raise UserError(f"setting {change!r}: write it as key=value, for example seed=1")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text.strip()  # a bare word is a string
     except (ValueError, RecursionError) as error:  # an endless number, or deep nesting
-        raise UserError(f"--set {change[:40]!r}…: {error}") from error
-    table.update(merge(table, rename_old_keys(_nest(parts, value), "--set")))
+        raise UserError(f"setting {change[:40]!r}…: {error}") from error
+    table.update(merge(table, rename_old_keys(_nest(parts, value), "settings")))
 
 
 def _nest(keys: Sequence[str], value: Any) -> Table:

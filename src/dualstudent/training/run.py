@@ -151,12 +151,12 @@ class Run:
         """
         for above in folder.parents:
             if above.is_file():
-                raise UserError(f"{above} is a file, no folder; choose another --out")
+                raise UserError(f"{above} is a file, no folder; choose another one")
         if folder.resolve() == Path.cwd():  # it is replaced as a whole
-            raise UserError(f"{str(folder)!r} is the folder you are in; choose a new one as --out")
+            raise UserError(f"{str(folder)!r} is the folder you are in; choose a new one")
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             hint = f", or 'dualstudent resume {folder}'" if cls(folder).about.is_file() else ""
-            raise UserError(f"{folder} already exists; choose another --out{hint}")
+            raise UserError(f"{folder} already exists; choose another folder{hint}")
 
     @classmethod
     def open(cls, folder: Path | str) -> "Run":
@@ -247,7 +247,7 @@ class Run:
             UserError: otherwise.
         """
         if not self.read_recipe().defines_same_run_as(recipe):
-            raise UserError(f"{self.folder} holds a run of another recipe; choose another --out")
+            raise UserError(f"{self.folder} holds a run of another recipe; choose another folder")
         self.check_method()
 
     def check_method(self) -> None:
