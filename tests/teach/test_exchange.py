@@ -45,8 +45,7 @@ def test_a_round_trip_changes_nothing(session: Session, tmp_path: Path, form: An
     names = ("=1+1", 'it, "is"\nso', "Ö")
     for number, name in enumerate(names):
         session.set_label([number], name)
-    arguments = ({}, "v1") if form is export_tasks else ({},)
-    text = form(session, *arguments)
+    text = form(session, {}, "v1") if form is export_tasks else form(session, {})
     before = read_labels(session)
     other = open_session(session.collection.source, tmp_path / "other")
     found = import_labels(other, text.encode())

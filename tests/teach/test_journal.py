@@ -68,7 +68,7 @@ def test_a_full_disk_changes_nothing_and_is_said(tmp_path: Path) -> None:
     journal.append([Row("a.png", "cat")])
     before = journal.path.read_bytes()
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    with full_disk(len(before) + 5), pytest.raises(OSError, match="labels.csv"):
+    with full_disk(len(before) + 5), pytest.raises(OSError, match=r"labels\.csv"):
         journal.append([Row("a-long-name.png", "dog")])
     assert journal.path.read_bytes() == before
     journal.append([Row("b.png", "dog")])
@@ -90,7 +90,7 @@ for number in range(10 ** 6):
 
 def test_every_row_that_was_said_to_be_saved_survives_a_kill(tmp_path: Path) -> None:
     path = tmp_path / "labels.csv"
-    command = [sys.executable, "-c", PROGRAM, path]
+    command = [sys.executable, "-c", PROGRAM, str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         for _ in range(20):

@@ -275,8 +275,8 @@ class Api:
         session = self._room.session
         numbers = (session.folder / f"classes-{number}" for number in range(1, 10_000))
         folder = next(path for path in numbers if not path.exists())
-        how = "link" if asked.link else "copy"
-        count = await run_in_threadpool(write_class_folders, session, folder, how)
+        write = partial(write_class_folders, session, folder, "link" if asked.link else "copy")
+        count = await run_in_threadpool(write)
         return await self._describe(folders={"path": escape_line(folder), "images": count})
 
     @_answer_errors

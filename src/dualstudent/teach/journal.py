@@ -111,9 +111,9 @@ class Journal:
 
     def _find_end(self) -> int:
         """Return the length of all complete rows in bytes."""
-        form = {"encoding": "utf-8", "errors": "surrogateescape"}  # it may end within a letter
-        with self.path.open(newline="", **form) as file:
-            return sum(len(line.encode(**form)) for line in read_whole_rows(file))
+        errors = "surrogateescape"  # it may end within a letter
+        with self.path.open(encoding="utf-8", errors=errors, newline="") as file:
+            return sum(len(line.encode(errors=errors)) for line in read_whole_rows(file))
 
 
 def _format(rows: Iterable[Iterable[str]]) -> bytes:

@@ -198,7 +198,8 @@ class Learner:
             return considered
         vectors = (torch.from_numpy(self._short[rows]) for rows in (considered, known))
         chosen = select_for_labeling(torch.from_numpy(doubt[considered]), *vectors)
-        return considered[chosen.numpy()]
+        found: NDArray[np.int64] = considered[chosen.numpy()]
+        return found
 
     def _spread_out(
         self, askable: NDArray[np.int64], known: NDArray[np.int64]

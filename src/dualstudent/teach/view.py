@@ -110,7 +110,9 @@ def _describe_unreadable(room: Classroom) -> dict[str, Any]:
 
 def _describe_features(room: Classroom) -> dict[str, Any] | None:
     found = room.features
-    return found and {"name": found.name, "done": found.done, "total": found.total}
+    if found is None:
+        return None
+    return {"name": found.name, "done": found.done, "total": found.total}
 
 
 def _describe_model(room: Classroom) -> dict[str, Any] | None:
