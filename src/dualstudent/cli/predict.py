@@ -10,7 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from dualstudent.cli.arguments import RunFolder
+from dualstudent.cli.arguments import Imports, RunFolder
 from dualstudent.cli.console import console, print_line, print_message
 from dualstudent.errors import UserError, escape_line
 from dualstudent.report.format import format_count
@@ -30,6 +30,7 @@ def predict(
     probabilities: Annotated[
         bool, typer.Option("--probabilities", help="Add a column per class to the file.")
     ] = False,
+    imports: Imports = None,
 ) -> None:
     """Classify images with a trained model: label, probability, and whether it is stable."""
     from dualstudent.cli.progress import show_progress
@@ -39,7 +40,7 @@ def predict(
 
     if probabilities and output is None:
         raise UserError("--probabilities: a column per class needs a file; add -o FILE.csv")
-    opened = Run.open(run)
+    opened = Run.open(run, imports or ())
     rows: list[list[str]] = []
     with show_progress(console, "images") as progress:
         callback = progress.make_callback("predicting")

@@ -121,7 +121,7 @@ def plan_comparison(request: ComparisonRequest, progress: Progress | None = None
     comparison = Comparison(request, {row.name: row for row in rows}, recipes, lengths, remarks)
     for name, recipe in comparison.runs().items():
         if Run(request.runs_folder / name).about.is_file():
-            Run.open(request.runs_folder / name).check_recipe(recipe)
+            Run.open(request.runs_folder / name, recipe.imports).check_recipe(recipe)
     return comparison
 
 
