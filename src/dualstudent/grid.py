@@ -69,10 +69,10 @@ def run_grid(
     """
     _check_started_once()
     progress = progress or Callback()
-    runs = {name: Run(folder / name) for name in recipes}
+    runs = {name: Run(folder / name, recipe.imports) for name, recipe in recipes.items()}
     waiting = {name: recipe for name, recipe in recipes.items() if not runs[name].result.is_file()}
     for name in recipes.keys() - waiting.keys():
-        Run.open(folder / name).check_recipe(recipes[name])
+        Run.open(folder / name, recipes[name].imports).check_recipe(recipes[name])
     epochs = _Epochs(runs, recipes)
     progress.on_start(epochs.count(), sum(recipe.epochs for recipe in recipes.values()))
     if not waiting:

@@ -4,6 +4,7 @@ Each run is a task with the CPUs and GPUs that it needs. If a machine is lost, R
 again on another one, where they continue from their checkpoints.
 """
 
+import json
 import os
 import platform
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from typing import Any, Self
 
 from dualstudent.errors import UserError
 from dualstudent.pool import train_or_explain
+from dualstudent.recipes.reading import validate
 from dualstudent.recipes.schema import Recipe
 
 _MOST_RETRIES = 10  # of a run whose machine was lost
@@ -107,4 +109,4 @@ def _train(recipe: str, folder: str, mark: str) -> str:
             "all machines of the cluster share"
         )
     torch.set_num_threads(1)
-    return train_or_explain(Recipe.model_validate_json(recipe), Path(folder))
+    return train_or_explain(validate(json.loads(recipe), "of the grid"), Path(folder))

@@ -4,7 +4,7 @@ import json
 import shutil
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -62,7 +62,7 @@ def train(
     with join_team(recipe, partial(train, recipe, folder)) as team:
         trainer = Trainer(recipe, data, partial(_agree, team, recipe, None), team=team)
         team.lead(lambda: Run.create(folder, trainer.recipe, trainer.data, opponent))
-        run = Run(folder)
+        run = Run(folder, recipe.imports)
         _check_visible(run, team, recipe.device.start_limit)
         with _lock(run):
             Recorder(trainer, run, callbacks).run_to_end()
@@ -75,6 +75,7 @@ def resume(
     folder: Path | str,
     callbacks: Callback | Sequence[Callback] = (),
     data: PreparedData | None = None,
+    imports: Iterable[str] = (),
     processes: int | None = None,
 ) -> Run:
     """Continue a run exactly from its last checkpoint; a finished run is not changed.
@@ -83,6 +84,7 @@ def resume(
         folder: folder of the run.
         callbacks: receive the progress.
         data: the data that :func:`train` was given, if any.
+        imports: import paths of your networks and methods that its recipe names.
         processes: number of processes of this machine that share each batch; default: as before.
             With another number, all is the same except how sums are rounded, and batch norm.
 
@@ -90,7 +92,7 @@ def resume(
         UserError: if there is no run, or its data have changed.
         Interrupted: after Ctrl-C, SIGTERM, SIGHUP or SIGUSR1.
     """
-    run = Run.open(Path(folder))
+    run = Run.open(Path(folder), imports)
     if run.result.is_file():
         _draw_page(run, lambda: load_trained(run.used, data))
         return run
@@ -106,7 +108,7 @@ def resume(
     if processes is None and find_world() is None:
         device = recipe.device
     here = recipe.model_copy(update={"device": device})
-    follow = partial(resume, run.folder, processes=processes)
+    follow = partial(resume, run.folder, imports=run.imports, processes=processes)
     with _lock(run), join_team(here, follow) as team:
         trainer = Trainer(here, data, partial(_agree, team, recipe, run), team=team)
         recorder = Recorder(trainer, run, callbacks)
@@ -127,8 +129,8 @@ def train_or_resume(
     folder = Path(folder)
     if not folder.exists() or not any(folder.iterdir()):
         return train(recipe, folder, callbacks, data)
-    Run.open(folder).check_recipe(use_data(recipe, data))
-    return resume(folder, callbacks, data)
+    Run.open(folder, recipe.imports).check_recipe(use_data(recipe, data))
+    return resume(folder, callbacks, data, recipe.imports)
 
 
 def _lock(run: Run) -> AbstractContextManager[None]:

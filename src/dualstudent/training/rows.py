@@ -19,7 +19,6 @@ from torch.nn.parallel import DistributedDataParallel
 from dualstudent.batch import Shard
 from dualstudent.generators import derive_seed, preserve_rng
 from dualstudent.methods import Method
-from dualstudent.networks.network import Network
 from dualstudent.prediction import Prediction
 
 
@@ -60,11 +59,11 @@ class DividedRows:
         """Divide the passes of all networks of ``method``."""
         if self._shard.world_size == 1:
             return
-        for network in method.modules():
-            if isinstance(network, Network):
-                # First and last: hooks of the network itself are for the rows that it gets.
-                network.register_forward_pre_hook(self._before, prepend=True)
-                network.register_forward_hook(self._after, always_call=True)
+        every = [*method.students, *method.networks.values(), *method.averages.values()]
+        for network in dict.fromkeys(every):
+            # First and last: hooks of the network itself are for the rows that it gets.
+            network.register_forward_pre_hook(self._before, prepend=True)
+            network.register_forward_hook(self._after, always_call=True)
         # What a method remembers is the same in all processes. Only statistics of batch norm
         # differ, which DDP replaces by those of the leader in every step.
         memory = [name for name, _ in method.named_buffers() if "." not in name]
