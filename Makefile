@@ -2,6 +2,7 @@
 # make test   formatting, lint, types, tests
 # make test-other-cpu  what learns once more, with the last bits of another CPU
 # make browser-test  pages in headless Chromium, if there is one
+# make test-cluster  runs by torchrun, SLURM and Ray, with losses and restarts
 # make torture  runs that are killed, damaged and deprived of disk space, many times
 # make fuzz   broken files for every reader
 # make load   many predictions, a long training, four at once
@@ -13,7 +14,7 @@ BIN := .venv/bin
 PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/pytest
 export MPLBACKEND := Agg
 
-.PHONY: demo test test-other-cpu browser-test torture fuzz load lint docs dist bench clean
+.PHONY: demo test test-other-cpu browser-test test-cluster torture fuzz load lint docs dist bench clean
 .DEFAULT_GOAL := test
 
 .venv/ready: requirements.lock requirements-torch.lock pyproject.toml
@@ -38,6 +39,9 @@ test-other-cpu: .venv/ready
 
 browser-test: .venv/ready
 	$(PYTEST) -m browser tests/browser
+
+test-cluster: .venv/ready
+	$(PYTEST) -m cluster tests/cluster
 
 # Results go into results/reliability; docs/reliability.md quotes them.
 torture: .venv/ready

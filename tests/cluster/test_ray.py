@@ -18,7 +18,7 @@ from tests.torture.children import tiny_recipe
 
 ray = pytest.importorskip("ray")
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore")]  # Ray warns of itself
-EPOCHS = 40
+EPOCHS = 15
 
 
 @pytest.fixture(scope="module")

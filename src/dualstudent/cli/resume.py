@@ -1,10 +1,24 @@
 """``dualstudent resume``: continue a run where it stopped."""
 
+from typing import Annotated
+
+import typer
+
 from dualstudent.cli.arguments import Imports, RunFolder
 from dualstudent.cli.console import console, print_line
+from dualstudent.processes import find_world
 
 
-def resume(run: RunFolder, imports: Imports = None) -> None:
+def resume(
+    run: RunFolder,
+    imports: Imports = None,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=256, help="Processes of this machine that share it; default: as before."
+        ),
+    ] = None,
+) -> None:
     """Continue a run exactly where it stopped; if it has finished, show its result.
 
     With it, its training on the labels alone, if [bold]train --data[/bold] began one.
@@ -19,6 +33,9 @@ def resume(run: RunFolder, imports: Imports = None) -> None:
     if opened.result.is_file() and not awaits_comparison(opened):
         print_line(console, f"{run} has finished already:")
     with show_progress(console) as progress:
-        continued = continue_run(run, progress.make_callback(run.name), imports=imports or ())
+        callback = progress.make_callback(run.name)
+        continued = continue_run(run, callback, imports=imports or (), processes=processes)
+    if (world := find_world()) is not None and not world.leads:
+        return
     compare_run(continued)
     print_result(continued)
