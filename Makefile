@@ -8,7 +8,7 @@
 # make load   many predictions, a long training, four at once
 # make docs   the documentation site, with all links checked and all examples run
 # make dist   a wheel and a source archive, tried in an empty environment
-# make bench  the time of a step against its bare network passes, and of views
+# make bench  what everything costs, as ratios: steps, views, sizes, processes
 PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/pytest
@@ -73,8 +73,7 @@ dist: .venv/ready
 	.ci/try_dist.sh $(PYTHON) dist/*.whl dist/*.tar.gz
 
 bench: .venv/ready
-	$(BIN)/python benchmarks/step_time.py
-	$(BIN)/python benchmarks/views.py
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/bench.py
 
 clean:
 	rm -rf .venv build src/*.egg-info

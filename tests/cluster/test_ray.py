@@ -26,7 +26,11 @@ def cluster() -> Iterator[Any]:
     """A head without CPUs, so that runs are on the two other nodes, with one each."""
     from ray.cluster_utils import Cluster  # noqa: PLC0415
 
-    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": os.pathsep.join(sys.path)}
+    os.environ |= {
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_worker_niceness": "0",  # other tests may keep the machine busy
+    }
     made = Cluster(True, head_node_args={"num_cpus": 0, "include_dashboard": False})
     for _ in range(2):
         made.add_node(num_cpus=1)

@@ -54,6 +54,14 @@ def train(
         ),
     ] = False,
     imports: Imports = None,
+    profile: Annotated[
+        bool,
+        typer.Option(
+            "--profile",
+            help="Write where the time of ten steps goes to profile/ in the folder of the run: a "
+            "trace, and a table of the ten dearest operations.",
+        ),
+    ] = False,
 ) -> None:
     """Train by a recipe, for example [bold]dualstudent train demo --set data.labels=20[/bold].
 
@@ -65,6 +73,7 @@ def train(
     from dualstudent.cli.results import compare_run, print_result
     from dualstudent.runs import train as train_by
     from dualstudent.runs import train_or_resume
+    from dualstudent.training.profiling import Profiler
     from dualstudent.training.run import Run
 
     changes = set_ or []
@@ -85,11 +94,13 @@ def train(
         else (*_fit_into(seconds, requested, prepare_images(requested)), None)
     )
     with show_progress(console) as progress:
-        callback = progress.make_callback(folder.name)
+        callbacks = [progress.make_callback(folder.name)]
+        if profile and (launched is None or launched.leads):
+            callbacks.append(Profiler(folder / "profile"))
         run = (
-            train_by(chosen, folder, callback, prepared, opponent)
+            train_by(chosen, folder, callbacks, prepared, opponent)
             if launched is None
-            else train_or_resume(chosen, folder, callback, prepared)  # a job that was requeued
+            else train_or_resume(chosen, folder, callbacks, prepared)  # a job that was requeued
         )
     if launched is not None and not launched.leads:
         return

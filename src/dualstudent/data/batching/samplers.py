@@ -52,7 +52,7 @@ class Sampler:
             piece = _shuffle(self._seed, self.name, number, len(self._indices))[offset:end]
             taken.append(piece)
             start, missing = start + len(piece), missing - len(piece)
-        return self._indices[torch.cat(taken)]
+        return self._indices[torch.cat(taken).long()]
 
     def substitute(self, step: int, index: int, attempt: int) -> int:
         """Draw an index that replaces an unreadable one.
@@ -70,4 +70,6 @@ class Sampler:
 # A batch needs the current pass and at most the next one, for each of two samplers.
 @lru_cache(maxsize=4)
 def _shuffle(seed: int, name: str, number: int, count: int) -> Tensor:
-    return torch.randperm(count, generator=make_generator(seed, name, number))
+    # The same numbers as with int64, in half the memory.
+    kind = torch.int32 if count < 2**31 else torch.int64
+    return torch.randperm(count, generator=make_generator(seed, name, number), dtype=kind)
