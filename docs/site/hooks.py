@@ -20,6 +20,7 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[2]
 _BESIDE = ("RESULTS.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+_EXAMPLES = sorted((*ROOT.glob("examples/*.py"), *ROOT.glob("examples/*.ipynb")))
 _LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)(#[^)\s]*)?\)")
 # Page of the reference → the modules of the package whose public names are on it.
 _REFERENCE = {
@@ -37,6 +38,14 @@ _REFERENCE = {
 _ELSEWHERE = {"Predictor": "using", "Predictions": "using", "predict": "using"}
 
 
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """List all examples in the navigation."""
+    for entry in config.nav or []:
+        if "Examples" in entry:
+            entry["Examples"] = [f"examples/{path.stem}.md" for path in _EXAMPLES]
+    return config
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add files beside ``docs/``, and the reference."""
     for name in _BESIDE:
@@ -44,7 +53,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for picture in sorted(ROOT.glob("results/**/*.png")):
         place = picture.relative_to(ROOT).as_posix()
         files.append(File.generated(config, place, abs_src_path=str(picture)))
-    for example in sorted((*ROOT.glob("examples/*.py"), *ROOT.glob("examples/*.ipynb"))):
+    for example in _EXAMPLES:
         place = f"examples/{example.stem}.md"
         files.append(File.generated(config, place, content=_show_example(example)))
     for name, text in _write_reference().items():
