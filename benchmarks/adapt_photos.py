@@ -2,12 +2,12 @@
 
     python benchmarks/adapt_photos.py      # about 10 minutes of one core, most of it for features
 
-The source are photos of clothes, the target is made of other photos: their edges, dark on white. Every
-fourth photo of `clothing/train` in $DUALSTUDENT_DATA is of the source, with its label, and every fourth
-of the target, without; the test are the drawings of `clothing/test`. Features by EfficientNet-Lite0 at
-160 px, with two weak views. All methods have the same two-layer head and the same number of steps;
-nothing was tuned on these images. It can be stopped at any time and continues when called again.
-Writes `results/adapt-photos/`.
+The source are photos of clothes, the target is made of other photos: their edges, dark on white.
+Every fourth photo of `clothing/train` in $DUALSTUDENT_DATA is of the source, with its label, and
+every fourth of the target, without; the test are the drawings of `clothing/test`. Features by
+EfficientNet-Lite0 at 160 px, with two weak views. All methods have the same head with one hidden
+layer and the same number of steps in each stage; nothing was tuned on these images. It can be
+stopped at any time and continues when called again. Writes `results/adapt-photos/`.
 """
 
 import os
