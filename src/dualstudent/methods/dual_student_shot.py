@@ -30,12 +30,7 @@ class DualStudentSHOTSettings(DualStudentOptions):
     entropy_weight: Weight = Field(1.0, description="λ₃, weight of confident predictions")
     balance_weight: Weight = Field(1.0, description="λ₄, weight of equally frequent classes")
     pseudo_label_weight: Weight = Field(
-        0.3, description="β, weight of the labels by the other student"
-    )
-    pseudo_labels: Literal["centroids", "stable"] = Field(
-        "centroids",
-        description="labels by the nearest of the other student's centroids, or its predictions "
-        "for the samples that are stable for it",
+        0.3, description="β, weight of the labels by the other student's centroids"
     )
 
 
@@ -65,19 +60,14 @@ class DualStudentSHOT(DualStudent):
         loss = super().student_loss(student, other, batch, ramp)
         settings, rows = self.settings, batch.targets
         logits = student.own.class_logits[rows]
-        by_other = self._label(other, rows)
-        distance = F.cross_entropy(logits, by_other, ignore_index=-1, reduction="sum")
+        by_other: Tensor = label_by_centroids(
+            other.own.features[rows], other.own_probabilities[rows]
+        )
         loss.terms |= {
             "entropy": settings.entropy_weight * ramp * losses.entropy(logits).mean(),
             "balance": -settings.balance_weight * ramp * losses.mean_entropy(logits),
-            "pseudo_labels": settings.pseudo_label_weight * ramp * distance / len(logits),
+            "pseudo_labels": settings.pseudo_label_weight
+            * ramp
+            * F.cross_entropy(logits, by_other),
         }
         return loss
-
-    def _label(self, other: TwoPasses, rows: Tensor) -> Tensor:
-        """Return what the other student says about the rows: (n,) int64, −1 for nothing."""
-        predicted = other.own_probabilities[rows]
-        if self.settings.pseudo_labels == "centroids":
-            return label_by_centroids(other.own.features[rows], predicted)
-        stable = other.is_stable(self.settings.confidence_threshold)[rows]
-        return predicted.argmax(dim=1).where(stable, -1)
