@@ -28,21 +28,28 @@ from tables import run_trials, write_table
 
 RESULTS = Path(__file__).parents[1] / "results" / "adaptation"
 ADAPTED, MEASURED = 2, 6  # every such target image
-NARROW, WIDE = "[12, 0.15, 0.15, 0.07]", "[15, 0.3, 0.2, 0.1]"  # affine views
 COLUMNS = ("confident", "agree", "rarest", "seconds")
 
-KL = ("method.distance=kl", "method.consistency_weight=0.1", "method.stabilization_weight=1")
+Changes = tuple[str, ...]
+NARROW = "transforms.weak.affine=[12, 0.15, 0.15, 0.07]"
+WIDE = "transforms.weak.affine=[15, 0.3, 0.2, 0.1]"
+WIDER = "transforms.weak.affine=[20, 0.35, 0.3, 0.1]"
+FIRST = ("batch.size=256", "batch.labeled=64", "optimizer.learning_rate=0.05", "ema.decay=0.995")
 LARGE = ("batch.size=224", "batch.labeled=32", "optimizer.learning_rate=0.05", "ema.decay=0.995")
-SMALL = ("batch.size=112", "batch.labeled=16", "optimizer.learning_rate=0.03", "ema.decay=0.995")
+HALF = ("batch.size=112", "batch.labeled=16", "optimizer.learning_rate=0.03", "ema.decay=0.995")
+KL = ("method.distance=kl", "method.consistency_weight=0.1", "method.stabilization_weight=1")
+START = (WIDE, *FIRST)
 
-# name → views of the source; views of the target and other changes of the recipe, or None
-TRIALS: dict[str, tuple[str, tuple[str, Sequence[str]] | None]] = {
-    "source, narrow views": (NARROW, None),
-    "source, wide views": (WIDE, None),
-    "target, wide views": (WIDE, (WIDE, LARGE)),
-    "target, wide views, KL": (WIDE, (WIDE, (*LARGE, *KL))),
-    "target, narrow views": (WIDE, (NARROW, LARGE)),
-    "target, wide views, half the batch": (WIDE, (WIDE, SMALL)),
+# name → changes of the recipe for the source, and for the target; None: the source only
+TRIALS: dict[str, tuple[Changes, Changes | None]] = {
+    "source: narrow views": ((NARROW, *FIRST), None),
+    "source: wide views": (START, None),
+    "target: wide views": (START, (WIDE, *LARGE)),
+    "target: wide views, KL": (START, (WIDE, *LARGE, *KL)),
+    "target: narrow views": (START, (NARROW, *LARGE)),
+    "target: wide views, half the batch": (START, (WIDE, *HALF)),
+    "source: wider views, cutout": ((WIDER, "transforms.weak.cutout=0.3"), None),
+    "source: wide views, RandAugment": ((WIDE, "transforms.weak.randaugment=1"), None),
 }
 
 
@@ -54,12 +61,11 @@ def main() -> None:
 
 
 def measure(trial: str) -> dict[str, str]:
-    of_source, adapted = TRIALS[trial]
+    of_source, of_target = TRIALS[trial]
     trainer, seconds = learn_source(of_source)
-    if adapted is not None:
-        start = list(trainer.method.averages.values())
-        recipe = describe(*adapted).model_copy(update={"stages": ()})
-        trainer, seconds = run(recipe, start)
+    if of_target is not None:
+        recipe = describe(of_target).model_copy(update={"stages": ()})
+        trainer, seconds = run(recipe, list(trainer.method.averages.values()))
     data = prepare_unlabeled(trainer.recipe)
     chosen = data.unlabeled[::MEASURED]
     found = Predictions.join(predict(trainer.method, data.train, chosen, 0, "cpu"))
@@ -73,17 +79,15 @@ def measure(trial: str) -> dict[str, str]:
 
 
 @cache
-def learn_source(affine: str) -> tuple[Trainer, float]:
-    batch = ("batch.size=256", "batch.labeled=64", "optimizer.learning_rate=0.05")
-    first = describe(affine, (*batch, "ema.decay=0.995")).split_stages()[0]
+def learn_source(changes: Changes) -> tuple[Trainer, float]:
+    first = describe(changes).split_stages()[0]
     seen: Any = first.method.model_copy(update={"view": "weak"})
     return run(first.model_copy(update={"method": seen}))
 
 
-def describe(affine: str, changes: Sequence[str]) -> Recipe:
-    views = f"transforms.weak.affine={affine}"
+def describe(changes: Changes) -> Recipe:
     shared = ("schedule.epochs=1", "evaluation.every=1000", "device.accelerator=cpu")
-    return load_recipe("usps-mnist-best", [views, *shared, *changes])
+    return load_recipe("usps-mnist-best", [*shared, *changes])
 
 
 def run(recipe: Recipe, start: Sequence[nn.Module] = ()) -> tuple[Trainer, float]:
