@@ -7,15 +7,8 @@ from scipy.spatial.distance import cdist
 from torch import nn
 
 from dualstudent import losses, resume, train
-from dualstudent.batch import Batch, Views
-from dualstudent.methods import (
-    SHOT,
-    DualStudent,
-    DualStudentSHOT,
-    DualStudentSHOTSettings,
-    SHOTSettings,
-    Task,
-)
+from dualstudent.batch import Batch
+from dualstudent.methods import SHOT, DualStudent, DualStudentSHOT, SHOTSettings, Task
 from dualstudent.methods.centroids import label_by_centroids
 from dualstudent.signals import Interrupted
 from tests.support.linear_student import Array, LinearSoftmax, linear_batch, probabilities
@@ -151,32 +144,6 @@ def test_dual_student_adds_the_terms_with_the_centroids_of_the_other_student() -
         assert loss.terms["balance"].item() == pytest.approx(-0.5 * of_mean, rel=1e-6)
         cross = -np.log(p[i][range(6), guessed]).mean()
         assert loss.terms["pseudo_labels"].item() == pytest.approx(0.15 * cross, rel=1e-6)
-
-
-def test_dual_student_may_learn_from_the_stable_samples_of_the_other_student_instead() -> None:
-    students = [LinearSoftmax(0), LinearSoftmax(1)]
-    points = linear_batch(LABELS)
-    views = (points.views[0], points.views[0] + 0.4)
-    settings = DualStudentSHOTSettings(
-        pseudo_labels="stable", confidence_threshold=0.6, label_smoothing=0.3
-    )
-    found = DualStudentSHOT(students, settings).losses(Batch(views, points.labels), ramp=1.0)
-    x = [view.numpy()[TARGET] for view in views]
-    for i, loss in enumerate(found):
-        own, other = (probabilities(each @ students[1 - i].w.T) for each in (x[1 - i], x[i]))
-        sure = np.maximum(own.max(axis=1), other.max(axis=1)) > 0.6
-        stable = sure & (own.argmax(axis=1) == other.argmax(axis=1))
-        assert 0 < stable.sum() < len(stable)
-        p = np.log(probabilities(x[i] @ students[i].w.T)[stable])
-        smoothed = 0.7 * np.eye(CLASSES)[own.argmax(axis=1)[stable]] + 0.3 / CLASSES
-        expected = -0.3 * (smoothed * p).sum() / len(stable)
-        assert loss.terms["pseudo_labels"].item() == pytest.approx(expected, rel=1e-6)
-
-
-def test_labeled_samples_may_have_strong_views() -> None:
-    settings = DualStudentSHOTSettings(labeled_view="strong")
-    views = DualStudentSHOT([small_network(0), small_network(1)], settings).views
-    assert views == Views(labeled=("strong", "strong"), unlabeled=("weak", "weak"))
 
 
 def test_the_terms_reach_their_own_student_only() -> None:
