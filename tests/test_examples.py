@@ -72,7 +72,8 @@ def test_the_loop_of_ones_own_without_a_hook_is_stopped(hook: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")  # of Jupyter's packages, about each other
-def test_the_notebook_runs_from_top_to_bottom() -> None:
+def test_the_notebook_runs_from_top_to_bottom(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MPLBACKEND", raising=False)  # figures belong into the notebook
     notebook = nbformat.read(EXAMPLES / "tour.ipynb", as_version=4)
     assert not any(cell.get("outputs") for cell in notebook.cells)  # none are kept
     NotebookClient(notebook, timeout=300, resources={"metadata": {"path": EXAMPLES}}).execute()
