@@ -1,5 +1,6 @@
 """The metrics that TensorBoard, MLflow and Weights & Biases are told, with the real packages."""
 
+import importlib
 import importlib.util
 import struct
 from collections.abc import Iterator
@@ -9,7 +10,6 @@ from typing import Any
 import pytest
 from mlflow.tracking import MlflowClient
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from wandb.proto import wandb_internal_pb2
 
 from dualstudent import Interrupted, Run, UserError, log_to, resume, train
 from dualstudent.loggers import Logger, flatten_record
@@ -57,7 +57,9 @@ def test_mlflow_keeps_one_run_with_all_settings(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
     run = stop_and_resume(tmp_path / "run", "mlflow")
     client = MlflowClient(store)
-    (found,) = client.search_runs([client.get_experiment_by_name("dualstudent").experiment_id])
+    experiment = client.get_experiment_by_name("dualstudent")
+    assert experiment is not None
+    (found,) = client.search_runs([experiment.experiment_id])
     assert (found.info.run_name, found.info.status) == ("run", "FINISHED")
     assert found.data.params["method.name"] == "dual-student"
     assert found.data.params["schedule.epochs"] == "2"
@@ -88,9 +90,10 @@ def test_wandb_writes_offline_what_can_be_sent_later(
     monkeypatch.setenv("WANDB_SILENT", "true")
     run = train(small_recipe("schedule.epochs=1"), tmp_path / "run", log_to("wandb"))
     (file,) = (run.folder / "wandb").glob("offline-run-*/*.wandb")
+    records: Any = importlib.import_module("wandb.proto.wandb_internal_pb2")
     logged: dict[str, str] = {}
     for data in read_offline(file.read_bytes()):
-        record = wandb_internal_pb2.Record()
+        record = records.Record()
         record.ParseFromString(data)
         for item in record.history.item:
             logged["/".join(item.nested_key) or item.key] = item.value_json

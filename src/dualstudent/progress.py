@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -178,11 +179,10 @@ class _NotebookLine:
         self._handle: Any = None
 
     def __call__(self, text: str) -> None:
-        from IPython.display import display  # a notebook always has it
-
+        show: Any = import_module("IPython.display").display  # a notebook always has it
         content = {"text/plain": text}
         if self._handle is None:
-            self._handle = display(content, raw=True, display_id=True)
+            self._handle = show(content, raw=True, display_id=True)
         else:
             self._handle.update(content, raw=True)
 

@@ -1,5 +1,7 @@
 """Cross-validation in which unknown labels neither count as wrong nor are missing in training."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -33,7 +35,7 @@ MODEL = LogisticRegression(max_iter=1000).fit(X[KNOWN], FEW[KNOWN])
     ],
     ids=["int", "float", "nan", "none", "pandas"],
 )
-def test_unknown_labels_do_not_count(unknown: object) -> None:
+def test_unknown_labels_do_not_count(unknown: Any) -> None:
     expected = MODEL.score(X[KNOWN], Y[KNOWN])
     assert skip_unknown()(MODEL, X, unknown) == pytest.approx(expected)
     assert expected > 0.9  # while scikit-learn would say a fifth of it
