@@ -24,7 +24,8 @@ _LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)(#[^)\s]*)?\)")
 _REFERENCE = {
     "training": (
         "Training",
-        "runs recipes training grid experiments optimization report signals errors generators",
+        "runs recipes training grid frame progress loggers experiments optimization report signals "
+        "errors generators",
     ),
     "data": ("Data", "data batch"),
     "methods": ("Methods and losses", "methods losses stability mixing"),
