@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dualstudent.cli.arguments import Changes, Imports, parse_duration
+from dualstudent.cli.arguments import Changes, Imports, Loggers, parse_duration
 from dualstudent.cli.console import console
 from dualstudent.errors import UserError
 from dualstudent.processes import find_world
@@ -54,6 +54,7 @@ def train(
         ),
     ] = False,
     imports: Imports = None,
+    log: Loggers = None,
     profile: Annotated[
         bool,
         typer.Option(
@@ -69,18 +70,20 @@ def train(
     and says what the unlabeled images gained over training on the labels alone.
     """
     from dualstudent.cli.own_images import choose_recipe, prepare_images, print_next_steps
-    from dualstudent.cli.progress import show_progress
     from dualstudent.cli.results import compare_run, print_result
+    from dualstudent.loggers import log_to
+    from dualstudent.progress import show_progress
     from dualstudent.runs import train as train_by
     from dualstudent.runs import train_or_resume
     from dualstudent.training.profiling import Profiler
     from dualstudent.training.run import Run
 
-    changes = set_ or []
+    launched = find_world()
+    leads = launched is None or launched.leads
+    changes, loggers = set_ or [], [log_to(name) for name in log or () if leads]
     seconds = _read_budget(budget, changes)
     requested, name = _read_request(recipe, data, target, changes, imports or ())
     folder = out or Path("runs") / f"{name}-{requested.seed}"
-    launched = find_world()
     if launched is None:
         Run.check_free(folder)  # before reading the images, which may take long
     elif recipe is None or budget is not None:
@@ -94,15 +97,15 @@ def train(
         else (*_fit_into(seconds, requested, prepare_images(requested)), None)
     )
     with show_progress(console) as progress:
-        callbacks = [progress.make_callback(folder.name)]
-        if profile and (launched is None or launched.leads):
+        callbacks = [progress.make_callback(folder.name), *loggers]
+        if profile and leads:
             callbacks.append(Profiler(folder / "profile"))
         run = (
             train_by(chosen, folder, callbacks, prepared, opponent)
             if launched is None
             else train_or_resume(chosen, folder, callbacks, prepared)  # a job that was requeued
         )
-    if launched is not None and not launched.leads:
+    if not leads:
         return
     compare_run(run, prepared)
     print_result(run)
