@@ -217,5 +217,8 @@ def test_methods_on_features_get_settings_for_vectors() -> None:
     photos = ImageFacts(3, 224, 100, 3_000, may_be_mirrored=True, gpu=None, on_features=True)
     vat = choose_recipe(photos, {"method": {"name": "vat"}}).table["method"]
     assert vat["epsilon"] == pytest.approx(8 * math.sqrt(1280 / 3072))
+    both = {"method": {"name": "vat"}, "trunk": {"name": "efficientnet-lite0+2"}}
+    vat = choose_recipe(photos, both).table["method"]
+    assert vat["epsilon"] == pytest.approx(8 * math.sqrt(2560 / 3072))
     imbalanced = choose_recipe(photos, {"method": {"name": "imbalanced-student"}}).table["method"]
     assert imbalanced["strong_network"]["name"] == "mlp"

@@ -9,9 +9,9 @@ import torch
 
 from dualstudent.batch import count_epoch_steps
 from dualstudent.methods import METHODS, list_settings
-from dualstudent.networks.efficientnet_lite import FEATURES
 from dualstudent.recipes.reading import merge
 from dualstudent.settings import Table
+from dualstudent.trunks.trunk import count_features
 
 AS_SET = "as you set it"
 """The reason of a setting that the user gave."""
@@ -136,7 +136,7 @@ def make_table(
     chosen = {
         "transforms": views,
         "network": network,
-        "method": _choose_method(name, epochs, facts),
+        "method": _choose_method(name, epochs, facts, wanted),
         "batch": dict(batch),
         "optimizer": _choose_optimizer(facts, name, trained),
         "schedule": _make_schedule(epochs, wanted),
@@ -199,11 +199,13 @@ def suit_method(name: str, epochs: int, shape: tuple[int, ...]) -> Table:
     return {key: value for key, value in chosen.items() if key in known}
 
 
-def _choose_method(name: str, epochs: int, facts: ImageFacts) -> Table:
+def _choose_method(name: str, epochs: int, facts: ImageFacts, wanted: Table) -> Table:
     own: Table = _DUAL_STUDENT if name == "dual-student" else {}
     if facts.on_features and name == "fixmatch":
         own = {"pseudo_label_threshold": _HEAD_THRESHOLD}
-    shape = (FEATURES,) if facts.on_features else (facts.channels, facts.size, facts.size)
+    shape: tuple[int, ...] = (facts.channels, facts.size, facts.size)
+    if facts.on_features:
+        shape = (count_features(_look_up(wanted, "trunk", "name")),)
     return {"name": name} | suit_method(name, epochs, shape) | own
 
 
