@@ -285,7 +285,9 @@ def test_the_way_of_the_page_on_photos_can_be_gone(
         assert not stop.value.code, line
     run = Run.open(Path("runs/clothes"))
     assert (run.page.is_file(), Path("clothes.onnx").is_file()) == (True, True)
-    assert len(Path("labels.csv").read_text().splitlines()) == 1 + 200
+    assert (
+        len(Path("labels.csv").read_text().splitlines()) == 1 + 325
+    )  # with labeled and test photos
     rows = Path("predictions.csv").read_text().splitlines()[1:]
     assert len(rows) == 200
 
