@@ -36,7 +36,7 @@ from dualstudent.networks.network import NetworkSettings
 from dualstudent.optimization.optimizers import OptimizerSettings
 from dualstudent.optimization.schedules import ScheduleSettings
 from dualstudent.recipes.files import list_recipe_names
-from dualstudent.recipes.reading import RENAMED, validate
+from dualstudent.recipes.reading import RENAMED, RunsCodeWarning, validate
 from dualstudent.recipes.schema import EMASettings
 from dualstudent.settings import Settings
 from dualstudent.trunks.trunk import TrunkSettings
@@ -290,6 +290,32 @@ def test_the_way_of_the_page_on_photos_can_be_gone(
     )  # with labeled and test photos
     rows = Path("predictions.csv").read_text().splitlines()[1:]
     assert len(rows) == 200
+
+
+def test_the_page_on_own_loops_can_be_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    program, module = blocks("own-loop.md", "python")
+    exec(program, {})
+    assert "stabilization" in capsys.readouterr().out
+    (tmp_path / "nets.py").write_text(module)
+    (tmp_path / "mine.toml").write_text(blocks("own-loop.md", "toml")[0])
+    (train_it,) = blocks("own-loop.md", "sh")[0].splitlines()
+    short = ["--set", "schedule.epochs=1", "--set", "data.images=500"]
+    monkeypatch.setattr(sys, "argv", [*shlex.split(train_it), *short])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert not stop.value.code
+    resume_it, _ = blocks("own-loop.md", "sh")[1].splitlines()
+    monkeypatch.setattr(sys, "argv", shlex.split(resume_it))
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert not stop.value.code
+    with pytest.warns(RunsCodeWarning):
+        assert load_recipe("mine.toml").network.model_dump()["width"] == 16
 
 
 def test_the_page_on_photos_explains_every_setting() -> None:

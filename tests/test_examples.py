@@ -2,6 +2,8 @@ from pathlib import Path
 
 import pytest
 
+from dualstudent import UserError
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 SHORTER = {"EPOCHS, SEED = 10, 0": "EPOCHS, SEED = 4, 0", '"mnist-5k"': '"digits-8x8"'}
 
@@ -19,3 +21,49 @@ def test_the_examples_learn(name: str, capsys: pytest.CaptureFixture[str]) -> No
     assert last.startswith("epoch 4: test error")
     errors = [float(word) for word in last.split()[4:7] if word[0].isdigit()]
     assert max(errors) < 70  # 41 to 46 on both CPUs, chance is 90
+
+
+def exec_own_loop(*changes: tuple[str, str]) -> None:
+    """On smaller digits and in fewer epochs, after other changes of the source."""
+    source = (EXAMPLES / "own_loop.py").read_text()
+    for long, short in (
+        ("EPOCHS, SEED, LABELED, UNLABELED = 10,", "EPOCHS, SEED, LABELED, UNLABELED = 5,"),
+        ("\n\nEPOCHS", "\nfrom dualstudent.data.sources import bundled\n\nEPOCHS"),
+        ('load_mnist_5k("', 'bundled.load_digits_8x8("'),
+        *changes,
+    ):
+        assert long in source
+        source = source.replace(long, short)
+    exec(source, {"__name__": "own_loop"})
+
+
+MEAN_TEACHER = (
+    ("DualStudentSettings(consistency_weight=10, stabilization_weight=100)", "None"),
+    ("    DualStudentSettings,\n", "    MeanTeacher,\n"),
+    ("DualStudent(students", "MeanTeacher(students"),
+    ("range(2)]\nmethod", "range(1)]\nmethod"),
+)
+
+
+@pytest.mark.learns
+def test_the_loop_of_ones_own_learns(capsys: pytest.CaptureFixture[str]) -> None:
+    exec_own_loop()
+    last = capsys.readouterr().out.splitlines()[-2:]
+    assert [line.split()[5] for line in last] == ["student1", "student2"]
+    assert max(float(line.split()[-2]) for line in last) < 75  # 33 to 50, chance is 90
+
+
+def test_the_loop_of_ones_own_takes_another_method(capsys: pytest.CaptureFixture[str]) -> None:
+    exec_own_loop(*MEAN_TEACHER)
+    last = capsys.readouterr().out.splitlines()[-2:]
+    assert [line.split()[5] for line in last] == ["student", "teacher"]
+
+
+@pytest.mark.parametrize("hook", ["method.after_step(step)", "method.after_epoch(epoch, seen)"])
+def test_the_loop_of_ones_own_without_a_hook_is_stopped(hook: str) -> None:
+    temporal = [
+        (old, new.replace("MeanTeacher", "TemporalEnsembling")) for old, new in MEAN_TEACHER
+    ]
+    changes = MEAN_TEACHER if "step" in hook else temporal
+    with pytest.raises(UserError, match=hook.split("(", maxsplit=1)[0].removeprefix("method.")):
+        exec_own_loop(*changes, (hook, "pass"))

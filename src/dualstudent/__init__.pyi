@@ -100,6 +100,7 @@ from .networks import QuickCNN as QuickCNN
 from .networks import ResNeXt50 as ResNeXt50
 from .networks import ShakeShake26 as ShakeShake26
 from .networks import WhitenedCNN as WhitenedCNN
+from .networks import as_student as as_student
 from .optimization.schedules import cosine as cosine
 from .optimization.schedules import rampup as rampup
 from .prediction import Prediction as Prediction

@@ -133,6 +133,6 @@ def check_free(path: Path) -> None:
     if path.is_dir():
         raise UserError(f"{path} is a folder; give a file in it, such as {path / 'name'}")
     if os.path.lexists(path):  # true for broken links, too
-        raise UserError(f"{path} already exists; choose another -o FILE, or remove it first")
+        raise UserError(f"{path} already exists; choose another file, or remove it first")
     if not path.parent.is_dir():
         raise UserError(f"{path}: there is no folder {path.parent}; make it first")

@@ -3,19 +3,20 @@
 The leader starts it and sends the recipe to its standard input.
 """
 
+import json
 import sys
 import warnings
 from pathlib import Path
 
 from dualstudent.errors import UserError
-from dualstudent.recipes.schema import Recipe
+from dualstudent.recipes.reading import validate
 from dualstudent.runs import follow
 from dualstudent.signals import Interrupted
 
 
 def main() -> None:
     warnings.simplefilter("ignore")  # the leader shows them
-    recipe = Recipe.model_validate_json(sys.stdin.buffer.read())
+    recipe = validate(json.loads(sys.stdin.buffer.read()), "of the leader")
     try:
         follow(recipe, Path(sys.argv[1]))
     except (UserError, Interrupted):

@@ -57,11 +57,11 @@ def run_grid(
         15.05
     """
     progress = progress or Callback()
-    runs = {name: Run(folder / name) for name in recipes}
+    runs = {name: Run(folder / name, recipe.imports) for name, recipe in recipes.items()}
     done = dict.fromkeys(recipes, 0)  # epochs
     waiting = [name for name in recipes if not runs[name].result.is_file()]
     for name in recipes.keys() - set(waiting):
-        Run.open(folder / name).check_recipe(recipes[name])
+        Run.open(folder / name, recipes[name].imports).check_recipe(recipes[name])
         done[name] = recipes[name].epochs
     progress.on_start(sum(done.values()), sum(r.epochs for r in recipes.values()))
     at_a_time = workers or count_parallel_runs(recipes.values())

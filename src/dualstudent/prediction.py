@@ -1,8 +1,10 @@
 """The output of a network."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from torch import Tensor
+from torch import Tensor, nn
+
+from dualstudent.errors import UserError
 
 
 class Prediction(NamedTuple):
@@ -21,3 +23,26 @@ class Prediction(NamedTuple):
     class_logits: Tensor
     consistency_logits: Tensor
     features: Tensor
+
+
+def check_prediction(network: nn.Module, inputs: tuple[Tensor, ...], found: Any) -> None:
+    """Check what a network returned; made to be a forward hook of it.
+
+    Raises:
+        UserError: if it is no :class:`Prediction`, or has other shapes.
+    """
+    name, rows = type(network).__name__, len(inputs[0])
+    if not isinstance(found, Prediction):
+        what = f"a {type(found).__name__}"
+        if isinstance(found, Tensor):
+            what = f"a plain tensor {tuple(found.shape)}"
+        raise UserError(
+            f"the network {name} returns {what}, but methods need two heads: wrap it by "
+            "dualstudent.as_student(module, features=…, classes=…), or return a Prediction"
+        )
+    shapes = [tuple(getattr(logits, "shape", ())) for logits in found[:2]]
+    if len(set(shapes)) > 1 or len(shapes[0]) != 2 or shapes[0][0] != rows:
+        raise UserError(
+            f"the network {name} returns class logits {shapes[0]} and consistency logits "
+            f"{shapes[1]} for {rows} samples; both must be ({rows}, classes)"
+        )

@@ -1,7 +1,7 @@
 """Trains and resumes runs, and writes the report page at the end."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from dualstudent.data.prepared import PreparedData
@@ -62,6 +62,7 @@ def resume(
     folder: Path | str,
     callbacks: Callback | Sequence[Callback] = (),
     data: PreparedData | None = None,
+    imports: Iterable[str] = (),
 ) -> Run:
     """Continue a run exactly from its last checkpoint; a finished run is not changed.
 
@@ -69,12 +70,13 @@ def resume(
         folder: folder of the run.
         callbacks: receive the progress.
         data: the data that :func:`train` was given, if any.
+        imports: import paths of your networks and methods that its recipe names.
 
     Raises:
         UserError: if there is no run, or its data have changed.
         Interrupted: after Ctrl-C, SIGTERM or SIGHUP.
     """
-    run = Run.open(Path(folder))
+    run = Run.open(Path(folder), imports)
     if run.result.is_file():
         _draw_page(run, lambda: load_trained(run.used, data))
         return run
@@ -102,13 +104,13 @@ def train_or_resume(
     folder = Path(folder)
     if not folder.exists() or not any(folder.iterdir()):
         return train(recipe, folder, callbacks)
-    Run.open(folder).check_recipe(recipe)
-    return resume(folder, callbacks)
+    Run.open(folder, recipe.imports).check_recipe(recipe)
+    return resume(folder, callbacks, imports=recipe.imports)
 
 
 def follow(recipe: Recipe, folder: Path) -> None:
     """Train as a follower in the run in ``folder``, which another process leads."""
-    recorder = Recorder(Trainer(recipe), Run(folder))
+    recorder = Recorder(Trainer(recipe), Run(folder, recipe.imports))
     recorder.restore()
     recorder.run_to_end()
 

@@ -9,6 +9,7 @@ from pydantic_core import ErrorDetails
 
 Table = dict[str, Any]
 
+_SHOWN = 3  # methods or networks that have a key
 _NEAR = 0.75  # similarity (difflib) above which a key counts as misspelled
 
 
@@ -36,7 +37,7 @@ def explain(error: ValidationError, settings: type[BaseModel], table: Table) -> 
         elif problem["type"] == "union_tag_invalid":
             tag, known = problem["ctx"]["tag"], problem["ctx"]["expected_tags"]
             advice = suggest(tag, (name.strip(" '") for name in known.split(",")))
-            texts[key] = f"{key}.name = {tag!r}: use one of {known}{advice}"
+            texts[key] = f"{key}.name = {tag!r}: there is no such name{advice} ({known})"
         elif problem["type"] == "union_tag_not_found":
             texts[key] = f"{key}.name is missing"
         elif problem["type"] == "extra_forbidden":
@@ -91,11 +92,17 @@ def _suggest_key(key: str, known: list[str], others: dict[str, list[str]]) -> st
         return f"; did you mean {'.'.join(filter(None, (section, close[0])))!r}?"
     meant_there = difflib.get_close_matches(last, others, n=1, cutoff=_NEAR)
     if meant_there:
-        names = " or ".join(map(repr, others[meant_there[0]]))
-        return f"; {meant_there[0]} is a setting of {section}.name = {names}"
+        names = list(map(repr, others[meant_there[0]]))
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        settings = ", ".join(key for key in here if key != "name")
+        return (
+            f"; {meant_there[0]} is a setting of {section}.name = {' or '.join(names[:_SHOWN])}"
+            f"{more}; the one chosen has {settings or 'none'}"
+        )
     elsewhere = difflib.get_close_matches(last, map(_last_part, known), n=1, cutoff=_NEAR)
-    if elsewhere:
-        meant = [repr(other) for other in known if _last_part(other) == elsewhere[0]]
+    meant = [repr(other) for other in known if _last_part(other) in elsewhere]
+    meant = meant or [repr(other) for other in known if last in _last_part(other).split("_")]
+    if meant:
         return f"; did you mean {' or '.join(meant)}?"
     there = f"{section} has" if section else "there are"
     return f"; {there} {', '.join(here)}" if here else ""

@@ -58,8 +58,8 @@ def test_what_it_shows_are_the_numbers_of_the_run(opened: Opened, small_run: Run
     ).add_truth(labels)
     figures = result["networks"]["student1"]
 
+    assert shown(page.locator(".number strong")) == [percent(figures["error"])]
     assert shown(page.locator(".facts strong")) == [
-        percent(result["error"]),
         percent(figures["stable_share"]),
         percent(figures["stable_accuracy"]),
         percent(100 * expected_calibration_error(found)),
@@ -148,7 +148,10 @@ def test_the_dots_under_the_cursor_lie_where_the_axis_says(opened: Opened, small
 def test_runs_stand_side_by_side(opened: Opened, small_run: Run, other_run: Run) -> None:
     page = opened("two")
     assert shown(page.locator("h1")) == ["2 runs side by side"]
-    few, more = (run.read_result()["error"] for run in (small_run, other_run))
+    few, more = (
+        next(iter(run.read_result()["networks"].values()))["error"]
+        for run in (small_run, other_run)
+    )
     winner = min((few, small_run), (more, other_run), key=lambda pair: pair[0])[1]
     assert shown(page.locator(".lead"))[0].startswith(
         f"{winner.folder.name} has the lowest error: {percent(min(few, more))}, "

@@ -29,7 +29,7 @@ MISTAKES: list[tuple[str, str]] = [
     ("export run --to word", "onnx"),
     ("export run", "--to"),
     ("predict run", "paths"),
-    ("predict run image.png", "--output"),
+    ("predict run image.png --probabilities", "-o FILE.csv"),
     ("label run", "--output"),
     ("label run -o a.csv --precision 2", "--precision"),
     ("label run -o a.csv --precision high", "--precision"),

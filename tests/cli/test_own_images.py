@@ -103,11 +103,26 @@ def test_predict_skips_and_names_what_it_cannot_read(
     one = str(next((place / "digits" / "test" / "3").iterdir()))
     code, output, messages = command("predict", str(run.folder), "bad\n.png", one, "-o", "some.csv")
     assert code == 0
-    assert "1 predictions in some.csv" in output
+    assert "1 prediction in some.csv" in output
     assert "1 skipped" in output
     assert messages.startswith("skipped: bad\\n.png: not an image")
     assert messages.count("\n") == 1
     assert [row["path"] for row in rows_of(place / "some.csv")] == [one]
+
+
+def test_without_a_file_predict_prints_a_table(run: Run, place: Path, command: Command) -> None:
+    threes = place / "digits" / "test" / "3"
+    command("predict", str(run.folder), str(threes), "-o", "threes.csv")
+    rows = rows_of(place / "threes.csv")
+    code, output, _ = command("predict", str(run.folder), rows[0]["path"], rows[1]["path"])
+    assert code == 0
+    for row in rows[:2]:
+        (line,) = (line for line in output.splitlines() if row["probability"] in line)
+        assert line.split()[-3:] == [row["label"], row["probability"], row["stable"]]
+    assert "2 predictions by student, " in output
+    _, output, _ = command("predict", str(run.folder), str(threes))
+    assert output.count(".png") == min(len(rows), 20)
+    assert ("-o FILE.csv writes all" in output) == (len(rows) > 20)
 
 
 def test_predict_writes_nothing_where_something_is_wrong(

@@ -60,7 +60,7 @@ def test_what_another_method_does_not_keep_is_one_line(tmp_path: Path, command: 
     changes = [*SMALL_CHANGES, "--set", "method.name=mean-teacher", "--set", "method.decay=0.99"]
     code, _, messages = command("train", "digits", *changes, "--out", tmp_path / "run")
     assert (code, messages.count("\n")) == (0, 1)
-    assert messages.startswith("warning: --set: method.name = 'mean-teacher'")
+    assert messages.startswith("warning: settings: method.name = 'mean-teacher'")
     assert "consistency_weight = 10, stabilization_weight = 100" in messages
 
 

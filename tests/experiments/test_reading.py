@@ -97,7 +97,7 @@ def test_a_recipe_is_looked_for_beside_the_experiment_that_names_it(tmp_path: Pa
 
 
 def test_an_unknown_experiment_is_answered_with_the_known_ones(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"'table7'.* table1, table2"):
+    with pytest.raises(UserError, match=r"'table7'.*\(table1, table2"):
         load_experiment("table7")
     with pytest.raises(UserError, match=r"absent\.toml"):
         load_experiment(tmp_path / "absent.toml")

@@ -17,7 +17,7 @@ from dualstudent.methods.deep_co_training import attack
 from dualstudent.networks import DigitsCNN
 from tests.support.linear_student import Array, LinearSoftmax, linear_batch, probabilities
 from tests.support.recipes import small_recipe
-from tests.support.students import Recorder, reached_parts, small_batch, small_network
+from tests.support.students import Recorder, begun, reached_parts, small_batch, small_network
 
 LABELS = [-1, -1, -1, 0, 2, 1]
 EPSILON = 0.3
@@ -101,7 +101,7 @@ def test_attacks_are_made_in_evaluation_mode_and_leave_no_trace() -> None:
 def test_terms_have_the_values_of_their_definitions() -> None:
     students, batch = [LinearSoftmax(0), LinearSoftmax(1)], linear_batch(LABELS)
     settings = DeepCoTrainingSettings(cotraining_weight=3, difference_weight=0.7, epsilon=EPSILON)
-    losses = DeepCoTraining(students, settings).losses(batch, ramp=0.5)
+    losses = begun(DeepCoTraining(students, settings)).losses(batch, ramp=0.5)
     x = batch.views[0].numpy()
     for own, other, loss in zip(students, students[::-1], losses, strict=True):
         p, q = probabilities(x @ own.w.T), probabilities(x @ other.w.T)
@@ -138,7 +138,7 @@ def test_each_student_receives_the_gradient_of_the_papers_loss_once() -> None:
     students, batch = [LinearSoftmax(0), LinearSoftmax(1)], linear_batch(LABELS)
     weights = [student.weight for student in students]
     settings = DeepCoTrainingSettings(epsilon=EPSILON)
-    losses = DeepCoTraining(students, settings).losses(batch, ramp=1.0)
+    losses = begun(DeepCoTraining(students, settings)).losses(batch, ramp=1.0)
     gradients = torch.autograd.grad(losses[0].total + losses[1].total, weights)
     expected = torch.autograd.grad(loss_of_the_paper(students, batch), weights)
     for gradient, reference in zip(gradients, expected, strict=True):
@@ -149,7 +149,7 @@ def test_each_student_receives_the_gradient_of_the_papers_loss_once() -> None:
 @pytest.mark.parametrize("own", [0, 1])
 def test_every_term_reaches_trunk_and_class_head_of_its_own_student(own: int, term: str) -> None:
     students = [small_network(0), small_network(1)]
-    losses = DeepCoTraining(students).losses(small_batch(), ramp=1.0)
+    losses = begun(DeepCoTraining(students)).losses(small_batch(), ramp=1.0)
     assert all(p.grad is None for student in students for p in student.parameters())
     torch.autograd.backward(losses[own].terms[term])
     assert reached_parts(students[own]) == {"trunk", "class head"}
@@ -158,7 +158,7 @@ def test_every_term_reaches_trunk_and_class_head_of_its_own_student(own: int, te
 
 def test_batch_norm_remembers_the_images_as_they_are_and_nothing_else() -> None:
     students, batch = [small_network(0), small_network(1)], small_batch()
-    DeepCoTraining(students).losses(batch, ramp=1.0)
+    begun(DeepCoTraining(students)).losses(batch, ramp=1.0)
     for number, student in enumerate(students):
         alone = small_network(number)
         alone(batch.views[0])
@@ -167,8 +167,12 @@ def test_batch_norm_remembers_the_images_as_they_are_and_nothing_else() -> None:
 
 
 def test_swapping_the_students_swaps_their_losses() -> None:
-    losses = DeepCoTraining([small_network(0), small_network(1)]).losses(small_batch(), ramp=1.0)
-    swapped = DeepCoTraining([small_network(1), small_network(0)]).losses(small_batch(), ramp=1.0)
+    losses = begun(DeepCoTraining([small_network(0), small_network(1)])).losses(
+        small_batch(), ramp=1.0
+    )
+    swapped = begun(DeepCoTraining([small_network(1), small_network(0)])).losses(
+        small_batch(), ramp=1.0
+    )
     for loss, mirror in zip(losses, swapped[::-1], strict=True):
         for name, term in loss.terms.items():
             assert term.item() == pytest.approx(mirror.terms[name].item(), rel=1e-6)
@@ -181,7 +185,7 @@ def test_students_agree_on_all_samples_if_all_are_labeled_and_on_none_without_un
     expected = 10 * divergences(*(probabilities(x @ s.w.T) for s in students)).mean()
     for everything, value in ((True, expected), (False, 0.0)):
         batch.unlabeled = torch.full((3,), everything)
-        loss, _ = DeepCoTraining(students).losses(batch, ramp=1.0)
+        loss, _ = begun(DeepCoTraining(students)).losses(batch, ramp=1.0)
         assert loss.terms["cotraining"].item() == pytest.approx(value, rel=1e-9)
 
 

@@ -9,23 +9,17 @@ from torch import nn
 
 from dualstudent import resume, train
 from dualstudent.batch import Batch, Views
-from dualstudent.methods import METHODS, FixMatch, FixMatchSettings, Method, Task
+from dualstudent.methods import METHODS, FixMatch, FixMatchSettings, Method
 from dualstudent.methods.pseudo_labels import PseudoLabelMethod
 from dualstudent.signals import Interrupted
 from tests.support.linear_student import LinearSoftmax
 from tests.support.recipes import small_recipe
 from tests.support.runs import RaisesSignalAt, assert_equal_runs
 from tests.support.strong_views import UNLABELED, strong_batch, terms_of
-from tests.support.students import Recorder, reached_parts, small_batch, small_network
+from tests.support.students import Recorder, begun, reached_parts, small_batch, small_network
 
 ALL = [kind for kind in METHODS if issubclass(kind, PseudoLabelMethod)]
 every_method = pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
-
-
-def begun(kind: type[Method], student: nn.Module, classes: int = 3) -> Method:
-    method = kind([student])
-    method.begin(Task(9, 40, classes, (5,), value_range=1))
-    return method
 
 
 def images() -> Batch:
@@ -48,7 +42,7 @@ def test_weak_views_are_seen_without_gradient_strong_and_labeled_ones_with(
     kind: type[Method],
 ) -> None:
     recorder, batch = Recorder(LinearSoftmax(0)), strong_batch(0)
-    begun(kind, recorder).losses(batch, ramp=1.0)
+    begun(kind([recorder])).losses(batch, ramp=1.0)
     weak, strong = batch.views
     (first, with_gradient), (second, with_gradient_too) = recorder.shown
     assert (with_gradient, with_gradient_too) == (False, True)
@@ -59,7 +53,7 @@ def test_weak_views_are_seen_without_gradient_strong_and_labeled_ones_with(
 @every_method
 def test_both_passes_are_made_in_training_mode(kind: type[Method]) -> None:
     student = small_network()
-    begun(kind, student).losses(images(), ramp=1.0)
+    begun(kind([student])).losses(images(), ramp=1.0)
     norms = [module for module in student.modules() if isinstance(module, nn.BatchNorm2d)]
     assert student.training
     assert [int(norm.num_batches_tracked or 0) for norm in norms] == [2, 2, 2]
@@ -71,31 +65,33 @@ def test_a_strong_view_of_all_samples_is_used_for_the_unlabeled(kind: type[Metho
     weak, strong = few.views
     rest = torch.full_like(weak[UNLABELED:], torch.nan)
     many = replace(few, views=(weak, torch.cat((strong, rest))))
-    assert terms_of(begun(kind, LinearSoftmax(0)), many) == terms_of(
-        begun(kind, LinearSoftmax(0)), few
+    assert terms_of(begun(kind([LinearSoftmax(0)])), many) == terms_of(
+        begun(kind([LinearSoftmax(0)])), few
     )
 
 
 @every_method
 def test_there_is_no_ramp(kind: type[Method]) -> None:
     batch = strong_batch(0)
-    terms = [terms_of(begun(kind, LinearSoftmax(0)), batch, ramp) for ramp in (0.0, 1.0)]
+    terms = [terms_of(begun(kind([LinearSoftmax(0)])), batch, ramp) for ramp in (0.0, 1.0)]
     assert terms[0] == terms[1]
 
 
 @every_method
 def test_only_the_trunk_and_the_class_head_learn(kind: type[Method]) -> None:
     student = small_network()
-    (loss,) = begun(kind, student).losses(images(), ramp=1.0)
+    (loss,) = begun(kind([student])).losses(images(), ramp=1.0)
     torch.autograd.backward(loss.total)
     assert reached_parts(student) == {"trunk", "class head"}
 
 
 def test_the_average_of_the_cross_entropy_can_be_over_the_batch() -> None:
     batch = strong_batch(0)
-    over_labeled = terms_of(FixMatch([LinearSoftmax(0)]), batch)["classification"]
+    over_labeled = terms_of(begun(FixMatch([LinearSoftmax(0)])), batch)["classification"]
     over_batch = FixMatch([LinearSoftmax(0)], FixMatchSettings(classification_average="batch"))
-    assert terms_of(over_batch, batch)["classification"] == pytest.approx(over_labeled * 4 / 16)
+    assert terms_of(begun(over_batch), batch)["classification"] == pytest.approx(
+        over_labeled * 4 / 16
+    )
 
 
 def test_unlabeled_samples_need_not_come_first() -> None:
@@ -104,7 +100,7 @@ def test_unlabeled_samples_need_not_come_first() -> None:
     weak, strong = batch.views
     whole = torch.cat((strong, weak[UNLABELED:]))
     mixed = Batch((weak[order], whole[order]), batch.labels[order], indices=batch.indices[order])
-    method = FixMatch([LinearSoftmax(0)], FixMatchSettings(confidence_threshold=0.7))
+    method = begun(FixMatch([LinearSoftmax(0)], FixMatchSettings(confidence_threshold=0.7)))
     assert terms_of(method, mixed) == pytest.approx(terms_of(method, batch), rel=1e-12)
 
 

@@ -16,7 +16,7 @@ from dualstudent.networks import DigitsCNN
 from dualstudent.prediction import Prediction
 from tests.support.linear_student import Array, LinearSoftmax, linear_batch, probabilities
 from tests.support.recipes import small_recipe
-from tests.support.students import reached_parts, small_batch, small_network
+from tests.support.students import begun, reached_parts, small_batch, small_network
 
 LABELS = [-1, -1, -1, 0, 2, 1]
 EXACT = 1e-6  # a finite difference that float64 can resolve
@@ -197,7 +197,7 @@ def test_loss_has_the_values_of_its_definition() -> None:
     RepeatedDropout(network)  # is drawn first
     x, r = batch.views[0].numpy(), adversarial(network, batch.views[0], epsilon=1.5)
     torch.manual_seed(7)
-    (loss,) = VAT([network], settings).losses(batch, ramp=0.5)
+    (loss,) = begun(VAT([network], settings)).losses(batch, ramp=0.5)
     p, q = probabilities(x @ network.w.T), probabilities((x + r) @ network.w.T)
     expected = {
         "classification": -np.log(p[[3, 4, 5], [0, 2, 1]]).mean(),
@@ -215,7 +215,7 @@ def test_gradient_takes_target_and_direction_as_constants() -> None:
     RepeatedDropout(network)  # is drawn first
     x, r = batch.views[0].numpy(), adversarial(network, batch.views[0], epsilon=1.5)
     torch.manual_seed(7)
-    (loss,) = VAT([network], settings).losses(batch, ramp=1.0)
+    (loss,) = begun(VAT([network], settings)).losses(batch, ramp=1.0)
     (gradient,) = torch.autograd.grad(loss.terms["adversarial"], network.weight)
     p, q = probabilities(x @ network.w.T), probabilities((x + r) @ network.w.T)
     expected = (q - p).T @ (x + r) / len(x)
@@ -226,13 +226,13 @@ def test_labeled_samples_take_part_like_the_others() -> None:
     terms = []
     for labels in ([-1] * 6, LABELS):
         torch.manual_seed(8)
-        (loss,) = VAT([LinearSoftmax(0)]).losses(linear_batch(labels), ramp=1.0)
+        (loss,) = begun(VAT([LinearSoftmax(0)])).losses(linear_batch(labels), ramp=1.0)
         terms.append(loss.terms["adversarial"].item())
     assert terms[0] == terms[1] > 0
 
 
 def test_entropy_is_no_term_unless_it_is_asked_for() -> None:
-    (loss,) = VAT([LinearSoftmax(0)]).losses(linear_batch(LABELS), ramp=1.0)
+    (loss,) = begun(VAT([LinearSoftmax(0)])).losses(linear_batch(LABELS), ramp=1.0)
     assert list(loss.terms) == ["classification", "adversarial"]
 
 
@@ -247,7 +247,7 @@ def test_entropy_has_finite_gradient_for_a_certain_prediction() -> None:
 @pytest.mark.parametrize("term", ["classification", "adversarial", "entropy"])
 def test_every_term_reaches_the_trunk_and_the_class_head_only(term: str) -> None:
     network, settings = small_network(), VATSettings(epsilon=1.0, entropy_weight=1.0)
-    (loss,) = VAT([network], settings).losses(small_batch(), ramp=1.0)
+    (loss,) = begun(VAT([network], settings)).losses(small_batch(), ramp=1.0)
     assert all(p.grad is None for p in network.parameters())
     torch.autograd.backward(loss.terms[term])
     assert reached_parts(network) == {"trunk", "class head"}
@@ -255,7 +255,7 @@ def test_every_term_reaches_the_trunk_and_the_class_head_only(term: str) -> None
 
 def test_batch_norm_remembers_the_labeled_images_and_nothing_else() -> None:
     network, alone, batch = small_network(), small_network(), small_batch()
-    VAT([network], VATSettings(epsilon=1.0, power_iterations=2)).losses(batch, ramp=1.0)
+    begun(VAT([network], VATSettings(epsilon=1.0, power_iterations=2))).losses(batch, ramp=1.0)
     alone(batch.views[0][batch.labels >= 0])
     for (name, buffer), expected in zip(network.named_buffers(), alone.buffers(), strict=True):
         assert torch.equal(buffer, expected), name
@@ -265,7 +265,7 @@ def test_batch_norm_remembers_the_labeled_images_and_nothing_else() -> None:
 def test_labeled_images_are_classified_in_a_pass_of_their_own(average: str, divisor: int) -> None:
     network, alone, batch = small_network(), small_network(), small_batch()
     settings = VATSettings.model_validate({"epsilon": 1.0, "classification_average": average})
-    (loss,) = VAT([network], settings).losses(batch, ramp=1.0)
+    (loss,) = begun(VAT([network], settings)).losses(batch, ramp=1.0)
     labeled = batch.labels >= 0
     logits = alone(batch.views[0][labeled]).class_logits.detach().double().numpy()
     rows = range(len(logits)), batch.labels[labeled].tolist()
@@ -277,7 +277,7 @@ def test_clean_and_changed_images_have_the_same_dropout() -> None:
     """With ε → 0 nothing but dropout could tell them apart."""
     with seeded_rng("network"):
         network = DigitsCNN(classes=3, dropout=0.5)
-    (loss,) = VAT([network], VATSettings(epsilon=1e-6)).losses(small_batch(), ramp=1.0)
+    (loss,) = begun(VAT([network], VATSettings(epsilon=1e-6))).losses(small_batch(), ramp=1.0)
     assert abs(loss.terms["adversarial"].item()) < 1e-6
 
 

@@ -1,14 +1,18 @@
 """Students, batches and questions about gradient that are small enough to check by hand."""
 
 from collections.abc import Iterator
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from dualstudent.batch import Batch
 from dualstudent.generators import seeded_rng
+from dualstudent.methods import Method, Task
 from dualstudent.networks import DigitsCNN
 from dualstudent.prediction import Prediction
+
+Kind = TypeVar("Kind", bound=Method)
 
 
 def small_network(student: int = 0) -> DigitsCNN:
@@ -22,6 +26,12 @@ def small_batch() -> Batch:
         views = [images + 0.1 * torch.randn_like(images) for _ in range(2)]
     labels = torch.tensor([-1] * 12 + [0, 1, 2, 0])
     return Batch((views[0], views[1]), labels, labels < 0, torch.arange(16))
+
+
+def begun(method: Kind, value_range: float = 1.0) -> Kind:
+    """The method, told of a long training on large images of 3 classes."""
+    method.begin(Task(1000, 40, 3, (3, 64, 64), value_range))
+    return method
 
 
 class Recorder(nn.Module):

@@ -9,6 +9,14 @@ import typer
 from dualstudent.errors import UserError
 
 RunFolder = Annotated[Path, typer.Argument(help="Folder of a run.", metavar="RUN")]
+Imports = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--import",
+        metavar="MODULE:NAME",
+        help="Let the run use this network or method of your own; it runs its code.",
+    ),
+]
 Changes = Annotated[
     list[str] | None,
     typer.Option(

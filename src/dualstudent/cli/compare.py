@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
 from dualstudent.cli.arguments import Changes
 from dualstudent.cli.console import console, print_line
-from dualstudent.cli.results import print_notes
 from dualstudent.report.format import format_count
 
 if TYPE_CHECKING:
@@ -113,17 +113,19 @@ def _run(request: "ComparisonRequest") -> None:
         made = run_comparison(comparison, progress.make_callback("comparing"))
     for labels, rows in groupby(made.table.rows, key=itemgetter(0)):
         console.print(_build_table(f"{request.name}, {labels}", made.table.columns, list(rows)))
-    print_notes(made.table, f"Page: {made.folder / 'index.html'}")
+    for sentence in (*made.table.order, made.table.notes[0]):
+        print_line(console, sentence)
+    print_line(console, f"Page, with curves and how it was made: {made.folder / 'index.html'}")
 
 
 def _build_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     """A table that fits into 80 columns: errors and differences; the page has the rest."""
-    table = Table(title=Text(title), title_justify="left")
+    table = Table(title=Text(title), title_justify="left", box=SIMPLE_HEAD)
     table.add_column("method", overflow="fold")
     for number in range(2, _SHOWN):
         # Headings may wrap, numbers may not: a long name of a method does.
         words = [*columns[number].split(), *(row[number] for row in rows)]
-        table.add_column(columns[number], width=max(map(len, words)))
+        table.add_column(columns[number], width=max(map(len, words)), justify="right")
     for row in rows:
         table.add_row(*map(Text, row[1:_SHOWN]))  # a name may look like markup
     return table

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dualstudent.cli.arguments import RunFolder
+from dualstudent.cli.arguments import Imports, RunFolder
 from dualstudent.cli.console import console, print_line
 
 
@@ -36,6 +36,7 @@ def export(
             metavar="NAME", help="Network to export; default: the one the method recommends."
         ),
     ] = None,
+    imports: Imports = None,
 ) -> None:
     """Write a trained network to one file that maps raw pixels to probabilities.
 
@@ -45,7 +46,7 @@ def export(
     from dualstudent.export import export_run
     from dualstudent.training.run import Run
 
-    opened = Run.open(run)
+    opened = Run.open(run, imports or ())
     made = export_run(opened, to.value, output, network)
     card = made.card
     for line in (

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from dualstudent.cli.arguments import RunFolder
+from dualstudent.cli.arguments import Imports, RunFolder
 from dualstudent.cli.console import console, print_line, print_message
 
 
@@ -20,6 +20,7 @@ def label(
             min=0, max=1, help="Wanted share of correct predictions among the trusted ones."
         ),
     ] = 0.95,
+    imports: Imports = None,
 ) -> None:
     """List the unlabeled images of a run, the ones most worth labeling first.
 
@@ -29,7 +30,7 @@ def label(
     from dualstudent.labeling import write_labels
     from dualstudent.training.run import Run
 
-    opened = Run.open(run)
+    opened = Run.open(run, imports or ())
     with show_progress(console, "images") as progress:
         sheet = write_labels(opened, output, precision, progress.make_callback("labeling"))
     for unreadable in sheet.unreadable:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from dualstudent.cli.arguments import Imports
 from dualstudent.cli.console import console, messages, print_line
 
 
@@ -21,6 +22,7 @@ def report(
             help="Page to write; default for a single run: RUN/report.html.",
         ),
     ] = None,
+    imports: Imports = None,
 ) -> None:
     """Write an HTML page: curves, confusion, calibration, images; several runs side by side.
 
@@ -29,7 +31,7 @@ def report(
     from dualstudent.report.page import write_report
     from dualstudent.training.run import Run
 
-    opened = [Run.open(run) for run in runs]
+    opened = [Run.open(run, imports or ()) for run in runs]
     with messages.status("computing predictions"):
         page = write_report(opened, output)
     print_line(console, page)

@@ -66,16 +66,11 @@ def compare_run(run: "Run", data: "PreparedData | None" = None) -> None:
 
 
 def print_comparison(title: str, shown: "ComparisonTable", where: str) -> None:
-    """Print the table of an experiment, what it says, and where its files are."""
+    """Print the table of an experiment, what it says, how it was made, and where its files are."""
     table = Table(*shown.columns, title=Text(title), title_justify="left")
     for row in shown.rows:
         table.add_row(*map(Text, row))  # a name may look like markup
     console.print(table)
-    print_notes(shown, where)
-
-
-def print_notes(shown: "ComparisonTable", where: str) -> None:
-    """Print what the table of an experiment says, and where its files are."""
     for sentence in (*shown.order, *shown.notes, where):
         print_line(console, sentence)
 
@@ -132,13 +127,18 @@ def _print_comparison(comparison: "FeatureComparison") -> None:
 
 
 def _print_figures(run: "Run") -> None:
+    from dualstudent.training.model_file import read_model
+
     result, part = run.read_result(), run.evaluated_part
     console.print(build_result_table(result["networks"], f"{run.folder}, last epoch, {part} part"))
-    headline = " and ".join(result["headline"])
-    print_line(console, f"result, {headline}: {format_percent(result['error'])} {part} error")
+    used = describe_network(run, read_model(run.used)[1].exported)
+    print_line(console, f"result: {used}; predict, label and export use it")
+    if len(result["headline"]) > 1:
+        names, mean = " and ".join(result["headline"]), format_percent(result["error"])
+        print_line(console, f"mean of {names}, as tables of methods report: {mean}")
     print_line(
         console,
-        f"best epoch and network, chosen on the {part} part (too optimistic): "
+        f"lowest {part} error over all epochs and networks (too optimistic): "
         f"{format_percent(result['chosen_on_test']['error'])}",
     )
 

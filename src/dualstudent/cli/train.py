@@ -1,12 +1,13 @@
 """``dualstudent train``: train by a recipe, or on own images."""
 
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dualstudent.cli.arguments import Changes, parse_duration
+from dualstudent.cli.arguments import Changes, Imports, parse_duration
 from dualstudent.cli.console import console
 from dualstudent.errors import UserError
 
@@ -52,6 +53,7 @@ def train(
             "what the unlabeled images gain.",
         ),
     ] = False,
+    imports: Imports = None,
 ) -> None:
     """Train by a recipe, for example [bold]dualstudent train demo --set data.labels=20[/bold].
 
@@ -66,7 +68,7 @@ def train(
 
     changes = set_ or []
     seconds = _read_budget(budget, changes)
-    requested, name = _read_request(recipe, data, target, changes)
+    requested, name = _read_request(recipe, data, target, changes, imports or ())
     folder = out or Path("runs") / f"{name}-{requested.seed}"
     Run.check_free(folder)  # before reading the images, which may take long
     chosen, prepared, opponent = (
@@ -112,7 +114,11 @@ def _fit_into(seconds: float | None, recipe: "Recipe") -> "tuple[Recipe, Prepare
 
 
 def _read_request(
-    recipe: str | None, data: Path | None, target: Path | None, changes: list[str]
+    recipe: str | None,
+    data: Path | None,
+    target: Path | None,
+    changes: list[str],
+    imports: Collection[str],
 ) -> "tuple[Recipe, str]":
     """The recipe that the user asked for, and a name for the run."""
     from dualstudent.recipes.own_images import locate_images, use_own_images, validate_request
@@ -125,7 +131,7 @@ def _read_request(
             )
         if recipe is None:
             raise UserError("name a recipe ('dualstudent recipes' lists them), or --data FOLDER")
-        return load_recipe(recipe, changes), Path(recipe).stem
+        return load_recipe(recipe, changes, imports), Path(recipe).stem
     where = locate_images(data, target_path=target)
     if recipe is None:
         return validate_request(where, changes), data.resolve().name if data.is_dir() else data.stem

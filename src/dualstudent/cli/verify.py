@@ -4,13 +4,14 @@ from typing import Annotated
 
 import typer
 
-from dualstudent.cli.arguments import RunFolder
+from dualstudent.cli.arguments import Imports, RunFolder
 from dualstudent.cli.console import console, print_line
 
 
 def verify(
     run: RunFolder,
     data: Annotated[bool, typer.Option(help="Also read the data that its recipe names.")] = True,
+    imports: Imports = None,
 ) -> None:
     """Check the files of a run by their digests, and its recipe, data and versions.
 
@@ -21,7 +22,7 @@ def verify(
     from dualstudent.training.run import Run
     from dualstudent.training.verification import verify_run
 
-    opened = Run.open(run)
+    opened = Run.open(run, imports or ())
     runs = [opened, opened.labels_only] if opened.labels_only.about.is_file() else [opened]
     wrong = 0
     for each in runs:

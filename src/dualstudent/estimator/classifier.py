@@ -29,6 +29,7 @@ from dualstudent.data.features import FeaturePerturbation, Standardization
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import ImageSamples, Samples
 from dualstudent.data.transforms.normalization import Normalization
+from dualstudent.discovery import allow_imports, find_imports
 from dualstudent.errors import UserError
 from dualstudent.estimator.recipe import build_recipe
 from dualstudent.networks.build import AnyNetworkSettings, build_network
@@ -54,10 +55,12 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     without a label: they are marked by −1.
 
     Args:
-        method: any name that ``dualstudent methods`` lists; ``"auto"`` takes Dual Student for
-            feature vectors and FixMatch for images. Methods with strong views need images.
+        method: any name that ``dualstudent methods`` lists, or the import path of a method of your
+            own; ``"auto"`` takes Dual Student for feature vectors and FixMatch for images. Methods
+            with strong views need images.
         network: ``"auto"`` takes ``"mlp"`` for feature vectors, and for images the network that
-            ``dualstudent train --data`` would take: ``"whitened-cnn"`` on a CPU.
+            ``dualstudent train --data`` would take: ``"whitened-cnn"`` on a CPU. A network of your
+            own is named by its import path, such as ``"my_package.nets:Tiny"``.
         epochs: passes over all samples; ``"auto"`` takes 100 for feature vectors, and for images
             about 3,000 steps on a CPU and 20,000 on a GPU.
         batch_size: samples per step; less if there are fewer samples.
@@ -306,7 +309,10 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     def _build_network(self) -> nn.Module:
         """An untrained network of the kept architecture."""
         channels, *size = self._sample_shape
-        settings = TypeAdapter(AnyNetworkSettings).validate_python(self._architecture)
+        allowed = allow_imports(find_imports({"network": self._architecture}))
+        settings = TypeAdapter(AnyNetworkSettings).validate_python(
+            self._architecture, context=allowed
+        )
         image_size = min(size) if size else None
         built = build_network(settings, channels, len(self.classes_), image_size, 0, 0)
         return _set_precision(built.requires_grad_(False), self._sample_shape)

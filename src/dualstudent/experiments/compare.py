@@ -138,7 +138,10 @@ def run_comparison(comparison: Comparison, progress: Progress | None = None) -> 
     except Interrupted as stop:
         raise Interrupted(stop.number, stop.done, request.command) from stop
     runs = {
-        cell: [Run(request.runs_folder / name) for name in comparison.runs_of(cell)]
+        cell: [
+            Run(request.runs_folder / name, recipe.imports)
+            for name, recipe in comparison.runs_of(cell).items()
+        ]
         for cell in comparison.recipes
     }
     table = _write_results(comparison, runs, baselines)

@@ -121,7 +121,7 @@ def plan_comparison(request: ComparisonRequest, progress: Progress | None = None
     comparison = Comparison(request, {row.name: row for row in rows}, recipes, lengths, remarks)
     for name, recipe in comparison.runs().items():
         if Run(request.runs_folder / name).about.is_file():
-            Run.open(request.runs_folder / name).check_recipe(recipe)
+            Run.open(request.runs_folder / name, recipe.imports).check_recipe(recipe)
     return comparison
 
 
@@ -303,18 +303,18 @@ def _read_lengths(request: ComparisonRequest) -> dict[str, int]:
     file, folder = _find_file(request), request.folder
     if not file.is_file():
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise UserError(f"{folder} already exists and is no comparison; choose another --out")
+            raise UserError(f"{folder} already exists and is no comparison; choose another folder")
         return {}
     try:
         found = json.loads(file.read_text("utf-8"))
         lengths: dict[str, int] = found["epochs"]
     except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{file}: cannot be read ({error!r}); choose another --out") from error
+        raise UserError(f"{file}: cannot be read ({error!r}); choose another folder") from error
     other = [key for key, value in request.identity.items() if found.get(key) != value]
     if other:
         raise UserError(
             f"{folder} holds another comparison: it differs in {', '.join(other)}; choose another "
-            "--out"
+            "folder"
         )
     return lengths
 

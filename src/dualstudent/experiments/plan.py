@@ -123,7 +123,7 @@ def plan(
     for change in changes:
         key = change.partition("=")[0].strip()
         if key in _REFUSED_CHANGES:
-            raise UserError(f"--set {key}: {_REFUSED_CHANGES[key]}")
+            raise UserError(f"{key}: {_REFUSED_CHANGES[key]}")
     wanted = _select_cells(only, experiment, budget)
     recipes = {c: _build_recipe(experiment, budget, c) for c in experiment.cells(budget)}
     if changes:

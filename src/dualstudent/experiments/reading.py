@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from dualstudent.errors import UserError
 from dualstudent.experiments.schema import Experiment
-from dualstudent.settings import explain
+from dualstudent.settings import explain, suggest
 
 _RECIPE_KEYS = ("extends", "data", "method", "network", "schedule")
 
@@ -62,8 +62,10 @@ def _read_text(name: str) -> str:
     if name in list_experiments():
         return (resources.files("dualstudent.experiments") / f"{name}.toml").read_text("utf-8")
     if not name.endswith(".toml"):
-        known = ", ".join(list_experiments())
-        raise UserError(f"there is no experiment {name!r}; use one of {known}")
+        known = list_experiments()
+        raise UserError(
+            f"there is no experiment {name!r}{suggest(name, known)} ({', '.join(known)})"
+        )
     try:
         return Path(name).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:

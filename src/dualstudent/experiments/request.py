@@ -111,7 +111,7 @@ def check_request(request: ComparisonRequest) -> None:
     for change in request.changes:
         key = find_key(change)
         if key in _REFUSED_CHANGES:
-            raise UserError(f"--set {key}: {_REFUSED_CHANGES[key]}")
+            raise UserError(f"{key}: {_REFUSED_CHANGES[key]}")
 
 
 def find_key(change: str) -> str:

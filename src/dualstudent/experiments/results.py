@@ -27,7 +27,7 @@ def find_finished_runs(plan: Plan, runs_folder: Path) -> FinishedRuns:
     runs: dict[Cell, list[Run]] = {cell: [] for cell in plan.recipes}
     for cell, of_cell in runs.items():
         for name, recipe in plan.runs_of(cell).items():
-            run = Run(runs_folder / name)
+            run = Run(runs_folder / name, recipe.imports)
             if run.result.is_file():
                 run.check_recipe(recipe)  # a new default changes the recipe, but not the name
                 of_cell.append(run)

@@ -5,16 +5,17 @@ import json
 import logging
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from pydantic import ValidationError
 from torch import Tensor
 
+from dualstudent.discovery import allow_imports, check_imports, find_imports
 from dualstudent.errors import UserError
 from dualstudent.export.model import DeployedModel, ModelCard
 from dualstudent.training.checkpoint import read_tensors, write_tensors
@@ -132,7 +133,7 @@ class SafetensorsFile(FileFormat):
 
     def run(self, path: Path, images: Tensor) -> Tensor:
         with torch.inference_mode():
-            probabilities: Tensor = load_exported(path)(images)
+            probabilities: Tensor = _load(path, *read_tensors(path))(images)  # we wrote it
         return probabilities
 
 
@@ -143,16 +144,26 @@ FORMATS: dict[str, FileFormat] = {
 }
 
 
-def load_exported(path: Path | str) -> DeployedModel:
+def load_exported(path: Path | str, imports: Collection[str] = ()) -> DeployedModel:
     """Load a file written by ``dualstudent export --to safetensors``; the run is not needed.
+
+    Args:
+        path: of the file.
+        imports: import path of the network, if it is one of your own; runs its code.
 
     Raises:
         UserError: if the file is something else, or from an incompatible version.
     """
     path = Path(path)
     tensors, notes = read_tensors(path)
+    check_imports(notes, imports, path)
+    return _load(path, tensors, notes)
+
+
+def _load(path: Path, tensors: dict[str, Tensor], notes: dict[str, Any]) -> DeployedModel:
+    allowed = allow_imports(find_imports(notes))
     try:
-        card = ModelCard.model_validate_json(json.dumps(notes))
+        card = ModelCard.model_validate_json(json.dumps(notes), context=allowed)
         if card.count_parameters() > 2 * sum(tensor.numel() for tensor in tensors.values()):
             raise RuntimeError("a network larger than its weights would take memory for nothing")
         model = DeployedModel(card)

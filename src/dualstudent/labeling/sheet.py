@@ -69,6 +69,11 @@ class LabelSheet:
                 "next: fill in the label of as many of the first rows as you like, then run "
                 + escape_line(command)
             )
+        else:
+            lines.append(
+                "these are numbers of images in a published data set, to see the order; to label "
+                "images of your own, train with --data FOLDER"
+            )
         return lines
 
 

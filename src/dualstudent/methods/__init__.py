@@ -1,10 +1,23 @@
 """Methods, one file each, named as in their papers."""
 
-from typing import TYPE_CHECKING, Annotated, Union
+from typing import TYPE_CHECKING, Annotated, Any, Union, cast
 
-from pydantic import Field
+from pydantic import (
+    Field,
+    SerializeAsAny,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 
-from dualstudent.discovery import import_folder
+from dualstudent.discovery import (
+    allow_imports,
+    find_plugin,
+    import_folder,
+    is_import_path,
+    validate_plugin,
+)
+from dualstudent.errors import UserError
 from dualstudent.methods.adamatch import AdaMatch, AdaMatchSettings
 from dualstudent.methods.cs import CS, CSSettings
 from dualstudent.methods.deep_co_training import DeepCoTraining, DeepCoTrainingSettings
@@ -60,21 +73,55 @@ def _find_methods() -> tuple[type[Method], ...]:
 METHODS = _find_methods()
 
 
+ENTRY_POINTS = "dualstudent.methods"
+"""Group of the entry points by which packages add methods."""
+
+_BY_NAME = {str(method.Settings.model_fields["name"].default): method for method in METHODS}
+
+
 def find_method(settings: MethodSettings) -> type[Method]:
     """Return the class of the method that has these settings."""
-    (kind,) = (method for method in METHODS if method.Settings is type(settings))
-    return kind
+    for method in METHODS:
+        if method.Settings is type(settings):
+            return method
+    # The settings exist, so the user has let it be imported.
+    found = find_plugin(settings.name, ENTRY_POINTS, allow_imports([settings.name]))
+    return cast(type[Method], found)
 
 
 def list_settings(name: str) -> set[str]:
     """Return the keys of the settings of a method; empty if there is no such method.
 
+    Of a method of others, which is not imported here, they are those that all methods have.
+
     Example:
         >>> sorted(list_settings("supervised"))
         ['confidence_threshold', 'label_smoothing', 'name', 'students', 'view']
     """
-    fields = [method.Settings.model_fields for method in METHODS]
-    return {key for each in fields if each["name"].default == name for key in each}
+    if is_import_path(name):
+        return set(MethodSettings.model_fields)
+    return set(_BY_NAME[name].Settings.model_fields) if name in _BY_NAME else set()
+
+
+def _validate_any(
+    value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo
+) -> MethodSettings:
+    """Validate the settings of one of our methods, or of one of others."""
+    if isinstance(value, MethodSettings):
+        return value
+    name = value.get("name") if isinstance(value, dict) else None
+    found = None
+    if isinstance(name, str) and name not in _BY_NAME:
+        found = find_plugin(name, ENTRY_POINTS, info.context)
+    if found is None:
+        return cast(MethodSettings, handler(value))
+    if not (isinstance(found, type) and issubclass(found, Method)) or not hasattr(
+        found, "Settings"
+    ):
+        raise UserError(
+            f"name = {name!r} is not a class of dualstudent.Method with Settings and losses()"
+        )
+    return validate_plugin(found.Settings, value, info.context)
 
 
 if TYPE_CHECKING:
@@ -83,6 +130,8 @@ else:  # the key ``name`` selects the class
     AnyMethodSettings = Annotated[
         Union[tuple(method.Settings for method in METHODS)],  # noqa: UP007
         Field(discriminator="name"),
+        WrapValidator(_validate_any),
+        SerializeAsAny(),
     ]
 
 __all__ = [

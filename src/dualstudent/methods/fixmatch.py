@@ -52,6 +52,7 @@ class FixMatch(PseudoLabelMethod):
         >>> from dualstudent.batch import Batch
         >>> from dualstudent.networks import DigitsCNN
         >>> method = FixMatch([DigitsCNN()])
+        >>> method.begin(Task(1, samples=4, classes=10, image_shape=(1, 28, 28), value_range=1))
         >>> weak, strong = torch.rand(4, 1, 28, 28), torch.rand(2, 1, 28, 28)
         >>> batch = Batch((weak, strong), labels=torch.tensor([-1, -1, 3, 7]))
         >>> [sorted(loss.terms) for loss in method.losses(batch, ramp=1.0)]

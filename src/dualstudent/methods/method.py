@@ -12,8 +12,11 @@ from torch import Tensor, nn
 
 from dualstudent import losses
 from dualstudent.batch import TWO_VIEWS, Batch, Views
+from dualstudent.errors import UserError
 from dualstudent.methods.ema import copy_without_gradient, start_up_decay, update_ema
+from dualstudent.methods.hooks import HookWatch, watch_hooks
 from dualstudent.networks.network import NetworkSettings
+from dualstudent.prediction import check_prediction
 from dualstudent.settings import Settings
 
 ClassificationAverage = Literal["batch", "labeled"]
@@ -105,16 +108,20 @@ class MethodSettings(Settings):
         return [network] * self.student_count
 
 
+@watch_hooks
 class Method(nn.Module, ABC):
     """A way to learn from labeled and unlabeled samples.
 
     A method holds its students and its other state as sub-modules and buffers, so that its
     ``state_dict`` is complete. The training loop asks it for losses, runs backward on their sum
-    and steps one optimizer per student.
+    and steps one optimizer per student. A loop of your own calls the hooks that the method
+    overrides, too: :meth:`begin`, :meth:`after_step`, :meth:`after_epoch`; if it does not,
+    :meth:`losses` raises.
 
     Args:
         students: ``settings.student_count`` networks; each maps a batch of inputs to a
-            :class:`~dualstudent.prediction.Prediction`.
+            :class:`~dualstudent.prediction.Prediction`; :func:`dualstudent.as_student` makes one
+            of any module.
         settings: an instance of the class attribute ``Settings``; default: its defaults.
 
     Attributes:
@@ -132,6 +139,10 @@ class Method(nn.Module, ABC):
     remembers_samples: ClassVar[bool] = False
     target_terms: ClassVar[frozenset[str]] = frozenset()
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        watch_hooks(cls)
+
     def __init__(
         self, students: Sequence[nn.Module], settings: MethodSettings | None = None
     ) -> None:
@@ -139,11 +150,14 @@ class Method(nn.Module, ABC):
         self.settings = settings = settings or self.Settings()  # type: ignore[call-arg]
         self.views = self.choose_views(settings)
         if len(students) != settings.student_count:
-            raise ValueError(
+            raise UserError(
                 f"{settings.name} trains {settings.student_count} student(s), got {len(students)}"
             )
         _check_different_states(students)
         self.students = nn.ModuleList(students)
+        for student in students:  # copies of it are checked, too
+            student.register_forward_hook(check_prediction)
+        self.hooks = HookWatch()
         self.averages = nn.ModuleDict()
 
     @classmethod
@@ -158,6 +172,10 @@ class Method(nn.Module, ABC):
         Args:
             batch: has the views that ``views`` asks for.
             ramp: factor of the unsupervised terms in [0, 1]; grows early in training.
+
+        Raises:
+            UserError: if a student returns something else than a prediction, or the training loop
+                did not call a hook that the method needs.
         """
 
     def forward(self, batch: Batch, ramp: float) -> list[dict[str, Tensor]]:
@@ -242,6 +260,8 @@ class Method(nn.Module, ABC):
 def _check_different_states(students: Sequence[nn.Module]) -> None:
     """Check that no two students start equal: they would stay equal and learn nothing."""
     for (i, one), (j, other) in combinations(enumerate(students, start=1), 2):
+        if not {id(p) for p in one.parameters()}.isdisjoint(map(id, other.parameters())):
+            raise UserError(f"students {i} and {j} share weights; give each a module of its own")
         pairs = list(zip(one.parameters(), other.parameters(), strict=False))
         if pairs and all(p.shape == q.shape and torch.equal(p, q) for p, q in pairs):
-            raise ValueError(f"students {i} and {j} start in the same state; initialize each anew")
+            raise UserError(f"students {i} and {j} start in the same state; initialize each anew")

@@ -65,6 +65,7 @@ class VAT(Method):
         >>> import torch
         >>> from dualstudent.networks import DigitsCNN
         >>> method = VAT([DigitsCNN()])
+        >>> method.begin(Task(1, samples=4, classes=10, image_shape=(1, 28, 28), value_range=1))
         >>> images, labels = torch.rand(4, 1, 28, 28), torch.tensor([-1, -1, 3, 7])
         >>> batch = Batch((images, images), labels)
         >>> [sorted(loss.terms) for loss in method.losses(batch, ramp=1.0)]

@@ -12,6 +12,7 @@ from dualstudent.networks.mlp import MLP
 from dualstudent.networks.quick_cnn import QuickCNN
 from dualstudent.networks.resnext import ResNeXt50
 from dualstudent.networks.shake_shake import ShakeShake26
+from dualstudent.networks.student import as_student
 from dualstudent.networks.whitened_cnn import WhitenedCNN
 
 __all__ = [
@@ -26,4 +27,5 @@ __all__ = [
     "ResNeXt50",
     "ShakeShake26",
     "WhitenedCNN",
+    "as_student",
 ]

@@ -157,7 +157,7 @@ def find_method(wanted: Table) -> str:
 
 
 def uses_strong_views(name: str) -> bool:
-    """Return whether a method learns from strong views, which only images have.
+    """Return whether a method of ours learns from strong views, which only images have.
 
     Example:
         >>> uses_strong_views("fixmatch"), uses_strong_views("dual-student")

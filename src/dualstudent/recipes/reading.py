@@ -9,6 +9,7 @@ from typing import Any, cast
 import tomli_w
 from pydantic import ValidationError
 
+from dualstudent.discovery import allow_imports, check_imports, find_imports
 from dualstudent.errors import NotKeptWarning, UserError
 from dualstudent.methods import list_settings
 from dualstudent.methods.method import TASK_SETTINGS
@@ -25,6 +26,10 @@ class RenamedKeyWarning(UserWarning):
     """A recipe uses an old name of a key."""
 
 
+class RunsCodeWarning(UserWarning):
+    """A recipe names code of others, which is run."""
+
+
 # The name of a section that states none, as recipes of earlier versions do.
 _DEFAULT_NAMES: dict[str, Callable[[Table], str]] = {
     "optimizer": lambda section: "sgd",
@@ -32,12 +37,18 @@ _DEFAULT_NAMES: dict[str, Callable[[Table], str]] = {
 }
 
 
-def load_recipe(name_or_path: str | Path, changes: Iterable[str] = ()) -> Recipe:
+def load_recipe(
+    name_or_path: str | Path, changes: Iterable[str] = (), imports: Collection[str] = ()
+) -> Recipe:
     """Load a recipe of the package or of a file, apply changes, and validate it.
+
+    A file may name networks and methods of your own by their import path, such as
+    ``"my_package.nets:Tiny"``, which are imported, with a warning, as this runs their code.
 
     Args:
         name_or_path: a recipe of the package, or the path of a TOML file.
         changes: ``"key=value"`` each, with dotted keys and TOML values.
+        imports: import paths that the recipe of a run, which may be a stranger's, may name, too.
 
     Raises:
         UserError: if the recipe is invalid; names the key, its value and what is allowed.
@@ -46,12 +57,20 @@ def load_recipe(name_or_path: str | Path, changes: Iterable[str] = ()) -> Recipe
         >>> load_recipe("demo", ["seed=3", "schedule.epochs=2"]).schedule.epochs
         2
     """
-    return validate(apply_changes(read_recipe_table(str(name_or_path)), changes), str(name_or_path))
+    table = read_recipe_table(str(name_or_path), imports)
+    return validate(apply_changes(table, changes), str(name_or_path))
 
 
-def read_recipe_table(name_or_path: str) -> Table:
-    """Read a recipe and those it extends into one table, without validating it."""
-    return _resolve(name_or_path, seen=())
+def read_recipe_table(name_or_path: str, imports: Collection[str] | None = ()) -> Table:
+    """Read a recipe and those it extends into one table, without validating it.
+
+    Warns of code of others that they name.
+
+    Args:
+        name_or_path: as in :func:`load_recipe`.
+        imports: as in :func:`load_recipe`; None if the caller checks what may be imported.
+    """
+    return _resolve(name_or_path, imports, seen=())
 
 
 def apply_changes(table: Table, changes: Iterable[str]) -> Table:
@@ -67,19 +86,19 @@ def apply_changes(table: Table, changes: Iterable[str]) -> Table:
     changes = [changes] if isinstance(changes, str) else changes
     for change in sorted(changes, key=_sets_no_name):  # names first: they reset their section
         _apply(result, change)
-    _warn_of_dropped(table, result, "--set")
+    _warn_of_dropped(table, result, "settings")
     return result
 
 
 def validate(table: Table, origin: str) -> Recipe:
-    """Make a recipe from a table.
+    """Make a recipe from a table, and import the code that it names; see :func:`check_imports`.
 
     Raises:
         UserError: if it is invalid; names all problems and ``origin`` in one line.
     """
     table = _name_defaults(table)
     try:
-        return Recipe.model_validate(table)
+        return Recipe.model_validate(table, context=allow_imports(find_imports(table)))
     except ValidationError as error:
         raise UserError(f"recipe {origin}: {explain(error, Recipe, table)}") from error
 
@@ -132,7 +151,7 @@ def to_toml(recipe: Recipe) -> str:
     return tomli_w.dumps(recipe.model_dump(mode="json", exclude_none=True))
 
 
-def _resolve(name: str, seen: tuple[str, ...]) -> Table:
+def _resolve(name: str, imports: Collection[str] | None, seen: tuple[str, ...]) -> Table:
     """Read a recipe and merge it with the one it extends."""
     if name in seen:
         raise UserError(f"recipe {name}: extends itself through {' → '.join((*seen, name))}")
@@ -145,6 +164,8 @@ def _resolve(name: str, seen: tuple[str, ...]) -> Table:
     table = rename_old_keys(table, f"recipe {name}")
     if {"rows", "columns"} <= table.keys():
         raise UserError(f"recipe {name}: is an experiment; 'dualstudent reproduce {name}' runs it")
+    if imports is not None:
+        _warn_of_code(table, imports, name)
     base = table.pop("extends", None)
     if base is None:
         return table
@@ -152,11 +173,20 @@ def _resolve(name: str, seen: tuple[str, ...]) -> Table:
         raise UserError(f"recipe {name}: extends = {base!r} must name one recipe")
     if base.endswith(".toml"):  # relative to this file
         base = str(Path(name).parent / base)
-    below = _resolve(base, (*seen, name))
+    below = _resolve(base, imports, (*seen, name))
     result = merge(below, table)
     if name not in list_recipe_names():  # ours are meant as they are
         _warn_of_dropped(below, result, f"recipe {name}")
     return result
+
+
+def _warn_of_code(table: Table, imports: Collection[str], name: str) -> None:
+    """Warn of code of others that a file names; raise if the file may be a stranger's."""
+    if named := find_imports(table):
+        if (Path(name).parent / "run.json").exists():
+            check_imports(table, imports, name)
+        text = f"recipe {name}: runs the code of {', '.join(sorted(named))}"
+        warnings.warn(text, RunsCodeWarning, stacklevel=5)
 
 
 def rename_old_keys(table: Table, where: str) -> Table:
@@ -223,14 +253,14 @@ def _apply(table: Table, change: str) -> None:
     key, equals, text = change.partition("=")
     parts = [part.strip() for part in key.split(".")]
     if not equals or not all(parts) or "\n" in change:
-        raise UserError(f"--set {change!r}: write it as key=value, for example seed=1")
+        raise UserError(f"setting {change!r}: write it as key=value, for example seed=1")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text.strip()  # a bare word is a string
     except (ValueError, RecursionError) as error:  # an endless number, or deep nesting
-        raise UserError(f"--set {change[:40]!r}…: {error}") from error
-    table.update(merge(table, rename_old_keys(_nest(parts, value), "--set")))
+        raise UserError(f"setting {change[:40]!r}…: {error}") from error
+    table.update(merge(table, rename_old_keys(_nest(parts, value), "settings")))
 
 
 def _nest(keys: Sequence[str], value: Any) -> Table:

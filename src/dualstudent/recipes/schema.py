@@ -10,6 +10,7 @@ from dualstudent.data.batching.loader import BatchSettings
 from dualstudent.data.prepare import DataSettings
 from dualstudent.data.transforms.normalization import Normalization
 from dualstudent.data.transforms.policy import Transforms
+from dualstudent.discovery import find_imports
 from dualstudent.errors import NotKeptWarning
 from dualstudent.methods import AnyMethodSettings
 from dualstudent.networks.build import AnyNetworkSettings
@@ -147,6 +148,11 @@ class Recipe(Settings):
     def _apply(self, stage: Stage) -> "Recipe":
         own = {key: value for key, value in stage if key != "name" and value is not None}
         return self.model_copy(update=own | {"stages": ()})
+
+    @property
+    def imports(self) -> frozenset[str]:
+        """The import paths of code of others that it names."""
+        return find_imports(self.model_dump())
 
     def defines_same_run_as(self, other: "Recipe") -> bool:
         """Return whether both give the same result, that is, differ at most in the description."""

@@ -45,14 +45,19 @@ def fit_epochs(
     Args:
         recipe: recipe of the run; its own number of epochs does not matter.
         data: data of the run.
-        seconds: time for training and evaluation.
+        seconds: time for training and evaluation; what the features have left of a budget.
         opponent: recipe of a run that has to fit into the same time; its length stays in
             proportion.
         trainings: how many trainings of this length have to fit, as cross-validation repeats them.
 
     Raises:
-        UserError: if not even one epoch fits, or the recipe has stages with their own lengths.
+        UserError: if not even one epoch fits, nothing is left, or the recipe has stages with their own lengths.
     """
+    if seconds <= 0:
+        raise UserError(
+            "nothing of the budget is left after the features of the images; they are kept, so give "
+            "the same command again, or more time"
+        )
     if recipe.stages:
         raise UserError("a budget is for recipes without stages; set the epochs of each stage")
     both = [recipe] if opponent is None else [recipe, opponent]

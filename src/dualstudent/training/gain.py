@@ -113,7 +113,7 @@ def compute_gain(
     errors: NDArray[np.float64],
     labels_only_errors: NDArray[np.float64],
 ) -> Gain:
-    """Compare errors (n,) in [0, 1] with and without unlabeled images, on the same n images."""
+    """Compare errors (n,) of 0 or 1 with and without unlabeled images, on the same n images."""
     gains = labels_only_errors - errors
     return Gain(
         part,
@@ -150,9 +150,9 @@ def resample_mean(values: NDArray[np.float64]) -> tuple[float, float]:
 
 
 def find_errors(trainer: Trainer) -> NDArray[np.float64]:
-    """Return (n,) in [0, 1], the share of headline networks that are wrong about a test image."""
+    """Return (n,), 1 where the network that ``predict`` uses errs about a test image, else 0."""
     data, seed, device = trainer.data, trainer.recipe.seed, trainer.fabric.device
     everything = torch.arange(len(data.test_labels))
     found = Predictions.join(predict(trainer.method, data.test, everything, seed, device))
-    wrong = found.labels != data.test_labels.cpu()[found.indices, None]
-    return wrong.double().mean(dim=1).numpy()
+    wrong = found.probabilities.argmax(dim=1) != data.test_labels.cpu()[found.indices]
+    return wrong.double().numpy()

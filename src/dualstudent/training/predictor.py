@@ -1,7 +1,7 @@
 """Prediction of image files with a trained model."""
 
 import csv
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self, cast, get_args
@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dualstudent.atomic import check_free, create_text_file
+from dualstudent.atomic import create_text_file
 from dualstudent.data.broken import BrokenSamples
 from dualstudent.data.images.decoding import (
     LARGEST_SIDE,
@@ -177,7 +177,7 @@ class _OwnFiles(Samples):
 
 @dataclass
 class PredictionCounts:
-    """The result of :func:`write_predictions`.
+    """What :func:`write_predictions` and :func:`list_predictions` found.
 
     Attributes:
         network: name of the network that predicted.
@@ -212,29 +212,39 @@ def write_predictions(
         UserError: if run, paths or output are wrong; nothing is written.
         Interrupted: after Ctrl-C, SIGTERM or SIGHUP; nothing is written.
     """
-    output = Path(output)
-    check_free(output)  # before the work
+    with create_text_file(Path(output)) as sheet:
+        return list_predictions(run, paths, csv.writer(sheet).writerow, each_class, progress)
+
+
+def list_predictions(
+    run: Run,
+    paths: Iterable[Path | str] | Path,
+    add_row: Callable[[list[str]], object],
+    each_class: bool = False,
+    progress: Progress | None = None,
+) -> PredictionCounts:
+    """Predict image files, and pass on the rows of :func:`write_predictions`, the header first."""
     files, predictor = _files(paths), Predictor(run)
-    written = PredictionCounts(predictor.network)
-    with create_text_file(output) as sheet, StopRequest() as stop:
-        rows = csv.writer(sheet)
-        columns = [f"p({name})" for name in predictor.classes] if each_class else []
-        rows.writerow(["path", "label", "probability", "stable", "agree", *columns])
-        if progress is not None:
-            progress.on_start(0, len(files))
+    counts = PredictionCounts(predictor.network)
+    columns = [f"p({name})" for name in predictor.classes] if each_class else []
+    add_row(["path", "label", "probability", "stable", "agree", *columns])
+    if progress is not None:
+        progress.on_start(0, len(files))
+    with StopRequest() as stop:
         for found in predictor.predict(files):
-            rows.writerows(_make_rows(found, predictor.classes, each_class))
-            written.predicted += len(found.paths)
-            written.stable += int(found.stable.sum())
-            written.unreadable += found.unreadable
-            done = written.predicted + len(written.unreadable)
+            for row in _make_rows(found, predictor.classes, each_class):
+                add_row(row)
+            counts.predicted += len(found.paths)
+            counts.stable += int(found.stable.sum())
+            counts.unreadable += found.unreadable
+            done = counts.predicted + len(counts.unreadable)
             if progress is not None:
                 progress.on_step(done)
             if stop.received:
                 raise Interrupted(stop.received, f"{done:,} images", "the same command")
-        if not written.predicted:
-            raise UserError(f"none of {len(files)} files can be read; {written.unreadable[0]}")
-    return written
+    if not counts.predicted:
+        raise UserError(f"none of {len(files)} files can be read; {counts.unreadable[0]}")
+    return counts
 
 
 def _make_rows(

@@ -3,7 +3,7 @@
 import fcntl
 import platform
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -13,10 +13,12 @@ from typing import Any, Literal
 from dualstudent.atomic import create_folder
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.splits import write_manifest
+from dualstudent.discovery import check_imports
 from dualstudent.errors import UserError
 from dualstudent.recipes.reading import RenamedKeyWarning, read_recipe_table, to_toml, validate
 from dualstudent.recipes.schema import Recipe
 from dualstudent.sealed import hash_file, parse_object, read_sealed, read_text, write_sealed
+from dualstudent.settings import Table
 from dualstudent.training.records import Epoch, Result, check_form
 
 FORMAT = 4
@@ -33,9 +35,12 @@ class Run:
 
     Attributes:
         folder: folder of the run.
+        imports: import paths that its recipe may name, as the user trusts their code. Nothing else
+            is imported because a folder, which may be a stranger's, says so.
     """
 
     folder: Path
+    imports: frozenset[str] = frozenset()
 
     @property
     def recipe(self) -> Path:
@@ -95,7 +100,7 @@ class Run:
     @property
     def labels_only(self) -> "Run":
         """A run on the labels alone to compare with, in the same folder; most runs have none."""
-        return Run(self.folder / "labels-only")
+        return Run(self.folder / "labels-only", self.imports)
 
     @property
     def used(self) -> "Run":
@@ -124,7 +129,7 @@ class Run:
             started._write_start(recipe, data)
             if opponent is not None:
                 started.labels_only._write_start(opponent, data)
-        return cls(folder)
+        return cls(folder, recipe.imports)
 
     def _write_start(self, recipe: Recipe, data: PreparedData) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -151,22 +156,26 @@ class Run:
         """
         for above in folder.parents:
             if above.is_file():
-                raise UserError(f"{above} is a file, no folder; choose another --out")
+                raise UserError(f"{above} is a file, no folder; choose another one")
         if folder.resolve() == Path.cwd():  # it is replaced as a whole
-            raise UserError(f"{str(folder)!r} is the folder you are in; choose a new one as --out")
+            raise UserError(f"{str(folder)!r} is the folder you are in; choose a new one")
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             hint = f", or 'dualstudent resume {folder}'" if cls(folder).about.is_file() else ""
-            raise UserError(f"{folder} already exists; choose another --out{hint}")
+            raise UserError(f"{folder} already exists; choose another folder{hint}")
 
     @classmethod
-    def open(cls, folder: Path | str) -> "Run":
+    def open(cls, folder: Path | str, imports: Iterable[str] = ()) -> "Run":
         """Open an existing run.
+
+        Args:
+            folder: folder of the run.
+            imports: import paths of networks and methods of your own that its recipe may name.
 
         Raises:
             UserError: if there is no run of this version's format.
         """
         folder = Path(folder)
-        run = cls(folder)
+        run = cls(folder, frozenset(imports))
         if not folder.exists():
             raise UserError(f"{folder} does not exist")
         if not run.about.is_file() or not run.recipe.is_file():
@@ -247,7 +256,7 @@ class Run:
             UserError: otherwise.
         """
         if not self.read_recipe().defines_same_run_as(recipe):
-            raise UserError(f"{self.folder} holds a run of another recipe; choose another --out")
+            raise UserError(f"{self.folder} holds a run of another recipe; choose another folder")
         self.check_method()
 
     def check_method(self) -> None:
@@ -268,18 +277,29 @@ class Run:
         """Read the recipe of the run.
 
         Raises:
-            UserError: if it is invalid, or was changed since the run began.
+            UserError: if it is invalid, was changed since the run began, or names code that is
+                not among ``imports``.
+        """
+        table = self.read_recipe_table()
+        check_imports(table, self.imports, self.recipe)
+        return validate(table, str(self.recipe))
+
+    def read_recipe_table(self) -> Table:
+        """Read the recipe of the run without validating it; runs no code.
+
+        Raises:
+            UserError: if it cannot be read, or was changed since the run began.
         """
         self.check_digest(self.recipe)
         with warnings.catch_warnings(action="ignore", category=RenamedKeyWarning):
-            table = read_recipe_table(str(self.recipe))  # the user need not edit it
+            table = read_recipe_table(str(self.recipe), None)  # the user need not edit it
         stages = table.get("stages")
         for section in (table, *(stages if isinstance(stages, list) else ())):
             method = section.get("method") if isinstance(section, dict) else None
             if isinstance(method, dict) and "neighbor_weight" in method:
                 # A run states all settings; the earlier version did not have this one, only sums.
                 method.setdefault("neighbor_distance", "sum")
-        return validate(table, str(self.recipe))
+        return table
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """Read the metrics, one record per epoch.

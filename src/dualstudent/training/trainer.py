@@ -17,14 +17,16 @@ from dualstudent.data.prepared import Origin, PreparedData
 from dualstudent.errors import UserError
 from dualstudent.generators import derive_seed, preserve_rng
 from dualstudent.methods import Method, StudentLoss, Task, find_method
-from dualstudent.networks.build import build_network
+from dualstudent.networks.build import build_network, is_ours
 from dualstudent.networks.network import Network
 from dualstudent.optimization.optimizers import clip_gradient, set_learning_rate
 from dualstudent.optimization.schedules import Schedule
+from dualstudent.prediction import check_prediction
 from dualstudent.recipes.schema import Recipe
 from dualstudent.training.distributed import build_fabric, gather_ranks
 from dualstudent.training.evaluation import Evaluator
 from dualstudent.training.fine_tuning import load_start
+from dualstudent.training.inference import evaluation_mode
 from dualstudent.training.state import TrainState
 from dualstudent.training.trunk import use_trunk
 
@@ -310,6 +312,8 @@ def build_method(recipe: Recipe, data: PreparedData, before: Method | None = Non
         build_network(network, channels, classes, image_size, recipe.seed, number)
         for number, network in enumerate(recipe.method.networks(recipe.network))
     ]
+    if not is_ours(recipe.network):
+        _try_students(students, shape, classes)
     # First, so that teachers and averages are copies of these weights.
     if before is None:
         _fit_students(students, data)
@@ -333,6 +337,30 @@ def build_method(recipe: Recipe, data: PreparedData, before: Method | None = Non
     if recipe.ema is not None:
         method.keep_averages()
     return method
+
+
+def _try_students(students: Sequence[Network], shape: tuple[int, ...], classes: int) -> None:
+    """Show two black samples to networks of others, so that a mistake shows before any training.
+
+    Raises:
+        UserError: if they fail, or return other shapes than a prediction has.
+    """
+    samples = torch.zeros(2, *shape)
+    for student in students:
+        name = type(student).__name__
+        try:
+            with evaluation_mode(student):
+                found = student(samples)
+        except UserError:
+            raise
+        except Exception as error:  # any code may run here
+            raise UserError(
+                f"the network {name} fails on samples {tuple(samples.shape)}: "
+                f"{type(error).__name__}: {' '.join(str(error).split())}"
+            ) from error
+        check_prediction(student, (samples,), found)
+        if (count := found.class_logits.shape[1]) != classes:
+            raise UserError(f"the network {name} has {count} classes, the data {classes}")
 
 
 def _fit_students(students: Sequence[Network], data: PreparedData) -> None:

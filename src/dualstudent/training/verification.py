@@ -6,6 +6,7 @@ from functools import partial
 from typing import Literal
 
 from dualstudent.data.prepare import prepare
+from dualstudent.discovery import ForeignCode
 from dualstudent.errors import UserError
 from dualstudent.training.checkpoint import read_checkpoint
 from dualstudent.training.model_file import read_model
@@ -33,7 +34,8 @@ class Check:
 def verify_run(run: Run, with_data: bool = True) -> Iterator[Check]:
     """Check the digests and the form of all files of a run, its data and its versions.
 
-    Nothing of the run is executed or changed, so that it is safe for the run of a stranger. Its
+    Nothing of the run is executed or changed, so that it is safe for the run of a stranger; code
+    that it names is imported only if it is among ``run.imports``. Its
     recipe may name any images on this machine, which are read, or published data, which are
     downloaded if they are missing.
 
@@ -46,6 +48,8 @@ def verify_run(run: Run, with_data: bool = True) -> Iterator[Check]:
     for file, read in _list_files(run):
         try:
             read()
+        except ForeignCode as error:
+            yield Check(file, "warning", f"whole, but not imported: {error}")
         except UserError as error:
             yield Check(file, "error", str(error))
         else:
@@ -87,6 +91,8 @@ def _check_data(run: Run) -> Check:
             return Check("data", "warning", "handed over from Python, so not checked")
         data = prepare(recipe.data, recipe.seed, recipe.transforms, recipe.normalization)
         run.check_same_data(use_trunk(recipe, data))
+    except ForeignCode:
+        return Check("data", "warning", "not looked for, as the recipe names code of others")
     except UserError as error:
         return Check("data", "error", str(error))
     return Check("data", "ok", "those that the run began with")

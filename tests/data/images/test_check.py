@@ -257,6 +257,7 @@ def image_of(path: Path, shape: tuple[int, int], constant: bool = False) -> Path
             26,
             "images that are enlarged more than 2 times at 26 pixels a side: 1",
         ),
+        ((302, 403), False, 16, "by a factor of 5 or more: 1 of 21; they have up to 302, look"),
         ((20, 41), False, 16, "images more than 2 times as long as wide: 1 of 21"),
         ((41, 20), False, 16, "images more than 2 times as long as wide: 1 of 21"),
     ],

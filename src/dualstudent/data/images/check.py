@@ -21,6 +21,7 @@ _FEW_LABELS = 4
 _IMBALANCE = 10
 _TINY = 8  # pixels of the short side; digits need at least these
 _ENLARGED = 2
+_ODD, _SELDOM = 5, 0.1  # times as large or small as the median, at most this share of all
 _LONG = 2  # aspect ratio: the center square has less than half of the image
 _CHUNK = 2048  # images that are processed together
 
@@ -306,6 +307,8 @@ def _pair_near_duplicates(images: DecodedImages) -> tuple[NDArray[np.int64], NDA
 def _check_pixels(images: DecodedImages) -> Iterable[Finding]:
     size = images.pixels.shape[-1]
     short, long = images.sizes.min(axis=1), images.sizes.max(axis=1)
+    typical = float(np.median(short))
+    odd = (short > _ODD * typical) | ((short >= _TINY) & (short * _ODD < typical))
     for is_so, kind, advice in (
         (_find_constant(images), "of one color everywhere", "remove them"),
         (short < _TINY, f"of less than {_TINY} pixels a side", "look whether they are whole"),
@@ -313,6 +316,12 @@ def _check_pixels(images: DecodedImages) -> Iterable[Finding]:
             (short >= _TINY) & (short * _ENLARGED < size),
             f"that are enlarged more than {_ENLARGED} times at {size} pixels a side",
             "a smaller image size suits them",
+        ),
+        (
+            odd & (odd.mean() <= _SELDOM),
+            f"of another size than most, {typical:,.0f} pixels on the short side, by a factor of "
+            f"{_ODD} or more",
+            f"they have up to {short[odd].max(initial=0):,}, look whether they belong here",
         ),
         (
             long > _LONG * short,

@@ -53,7 +53,9 @@ def write_report(
     """
     if path is None:
         if len(runs) != 1:
-            raise UserError("a page about several runs needs a file name: give -o FILE.html")
+            raise UserError(
+                "a page about several runs needs a file of its own: -o FILE.html, in Python path=…"
+            )
         path = runs[0].page
     path = Path(path)
     _check_path(path)
@@ -99,7 +101,7 @@ def _check_path(path: Path) -> None:
         raise UserError(f"{path} is a folder; give a file, for example {path / 'report.html'}")
     if os.path.lexists(path):  # also a broken link
         raise UserError(
-            f"{path} already exists and is not a page of dualstudent; choose another -o FILE, "
+            f"{path} already exists and is not a page of dualstudent; choose another file, "
             "or remove it first"
         )
     check_free(path)

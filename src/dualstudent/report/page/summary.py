@@ -18,6 +18,30 @@ class Fact:
     note: str
 
 
+def find_error(run: RunData) -> float | None:
+    """The one number of a run: the error of the model that ``predict`` uses, in percent.
+
+    Without held-out images, that is its error in cross-validation; None if nothing was measured.
+    """
+    if run.evaluation is not None:
+        return float(run.figures["error"])
+    if run.comparison is not None:
+        return next(iter(run.comparison.rows.values())).error
+    return None
+
+
+def name_error(run: RunData) -> str:
+    """What :func:`find_error` is the error of."""
+    if run.evaluation is None:
+        return "error in cross-validation"
+    return f"{run.part} error of {run.evaluation.network}, which predict uses"
+
+
+def rank(runs: Sequence[RunData]) -> list[tuple[int, RunData]]:
+    """Place on the page and run, the lowest error first."""
+    return sorted(enumerate(runs), key=lambda ranked: ranked[1].figures["error"])
+
+
 def describe_training(run: RunData) -> str:
     """Method, network, data and time."""
     others = f" and {run.unlabeled:,} unlabeled samples" if run.unlabeled else " alone"
@@ -60,9 +84,9 @@ def compare(runs: Sequence[RunData]) -> str:
 
     It could if the difference is below its standard error, with independent binomial errors.
     """
-    best, second = sorted(runs, key=lambda run: run.result["error"])[:2]
+    (_, best), (_, second) = rank(runs)[:2]
     assert best.evaluation is not None
-    low, high = best.result["error"], second.result["error"]
+    low, high = best.figures["error"], second.figures["error"]
     samples, noun = best.evaluation.samples, best.evaluation.noun
     tested = f"the same {samples:,} {best.part} {noun}"
     if low == high:
@@ -84,23 +108,21 @@ def define_stable(run: RunData) -> str:
     )
 
 
-def name_exported(runs: Sequence[RunData]) -> str:
-    """Which network the commands use; nothing if there is only one."""
-    exported = [
-        run.evaluation.network if len(runs) == 1 else f"{run.evaluation.network} of {run.name}"
+def describe_means(runs: Sequence[RunData]) -> str:
+    """The mean errors that tables of methods report; nothing for runs with one network each."""
+    means = [
+        f"{percent(run.result['error'])} for {' and '.join(run.evaluation.headline)}"
+        + (f" of {run.name}" if len(runs) > 1 else "")
         for run in runs
-        if run.evaluation and len(run.result["networks"]) > 1
+        if run.evaluation and len(run.evaluation.headline) > 1
     ]
-    return f"The commands predict and export use {', '.join(exported)}." if exported else ""
+    return f"Tables of methods report the mean error, {', '.join(means)}." if means else ""
 
 
 def list_facts(run: RunData) -> Iterator[Fact]:
-    """The main figures of an evaluated run, after its last epoch."""
+    """How far an evaluated run can be trusted, after its last epoch."""
     evaluation, figures = run.evaluation, run.figures
     assert evaluation is not None
-    names = " and ".join(evaluation.headline)
-    mean = f"mean of {names}" if len(evaluation.headline) > 1 else names
-    yield Fact(f"{run.part} error", percent(run.result["error"]), f"{mean}, last epoch")
     yield Fact("stable predictions", percent(figures["stable_share"]), f"of {evaluation.network}")
     accuracy = figures["stable_accuracy"]
     yield Fact(

@@ -1,0 +1,181 @@
+"""A loop of one's own that forgets a hook must not learn nothing without a word."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from dualstudent import (
+    CS,
+    Batch,
+    DualStudent,
+    MeanTeacher,
+    Method,
+    Prediction,
+    StudentLoss,
+    Supervised,
+    SupervisedSettings,
+    Task,
+    TemporalEnsembling,
+    UserError,
+    as_student,
+)
+from tests.support.students import begun, small_batch, small_network
+
+TASK = Task(9, samples=16, classes=3, image_shape=(1, 4, 4), value_range=1, unlabeled=12)
+
+
+def take_step(method: Method, optimizer: torch.optim.Optimizer, hook: bool = True) -> None:
+    (loss,) = method.losses(small_batch(), ramp=1.0)
+    optimizer.zero_grad()
+    torch.autograd.backward(loss.total)
+    optimizer.step()
+    if hook:
+        method.after_step(0)
+
+
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW])
+@pytest.mark.parametrize("how", ["foreach", "fused", "neither"])
+def test_a_teacher_that_is_never_moved_is_noticed_in_the_second_step(
+    kind: type[torch.optim.Optimizer], how: str
+) -> None:
+    method = MeanTeacher([small_network()])
+    options: dict[str, Any] = {"lr": 0.1} if how == "neither" else {"lr": 0.1, how: True}
+    optimizer = kind(method.students.parameters(), **options)
+    for _ in range(3):
+        take_step(method, optimizer)
+    take_step(method, optimizer, hook=False)
+    with pytest.raises(UserError, match=r"mean-teacher.*after_step"):
+        take_step(method, optimizer)
+
+
+def test_losses_may_be_asked_for_as_often_as_one_likes_between_steps() -> None:
+    method = MeanTeacher([small_network()])
+    optimizer = torch.optim.SGD(method.students.parameters(), lr=0.1)
+    for _ in range(2):
+        for _ in range(3):  # accumulates gradients
+            torch.autograd.backward(method.losses(small_batch(), ramp=1.0)[0].total)
+        optimizer.step()
+        with torch.no_grad():  # only looks
+            method.losses(small_batch(), ramp=1.0)
+        method.after_step(0)
+    method.load_state_dict(MeanTeacher([small_network(1)]).state_dict())
+    method.losses(small_batch(), ramp=1.0)
+
+
+def test_methods_without_hooks_need_no_calls() -> None:
+    student = small_network()
+    method = Supervised([student])
+    optimizer = torch.optim.SGD(student.parameters(), lr=0.1)
+    for _ in range(9):
+        take_step(method, optimizer, hook=False)
+
+
+def test_a_memory_that_was_never_made_is_noticed_at_once() -> None:
+    with pytest.raises(UserError, match=r"temporal.*begin"):
+        TemporalEnsembling([small_network()]).losses(small_batch(), ramp=1.0)
+
+
+def test_an_epoch_that_never_ends_is_noticed() -> None:
+    method = TemporalEnsembling([small_network()])
+    method.begin(task=TASK)
+    for epoch in range(4):
+        for _ in range(2):  # passes
+            method.losses(small_batch(), ramp=1.0)
+        method.after_epoch(epoch, [])
+    for _ in range(3):
+        method.losses(small_batch(), ramp=1.0)
+    with pytest.raises(UserError, match=r"temporal.*after_epoch"):
+        method.losses(small_batch(), ramp=1.0)
+
+
+class CountsEpochs(Supervised):
+    """A method of one's own that has only one hook, and asks its base for the losses."""
+
+    Settings = SupervisedSettings
+    epochs = 0
+
+    def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:
+        return super().losses(batch, ramp)
+
+    def after_epoch(self, epoch: int, batches: object) -> None:
+        self.epochs += 1
+
+
+def test_hooks_of_own_methods_are_watched_too() -> None:
+    with pytest.raises(UserError, match="begin"):
+        CountsEpochs([small_network()]).losses(small_batch(), ramp=1.0)
+    method = CountsEpochs([small_network()])
+    method.begin(TASK)
+    for _ in range(3):  # of 12 samples each: would be too many if the base counted them, too
+        method.losses(small_batch(), ramp=1.0)
+    method.after_epoch(0, [])
+    assert method.epochs == 1
+
+
+class Plain(nn.Module):
+    def __init__(self, *outputs: int) -> None:
+        super().__init__()
+        self.outputs, self.weight = outputs, nn.Parameter(torch.rand(1))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.weight * torch.ones(len(images), *self.outputs)
+
+
+class TwoHeads(Plain):
+    def forward(self, images: torch.Tensor) -> Prediction:  # type: ignore[override]
+        logits = super().forward(images)
+        return Prediction(logits, logits[:, :2], logits)
+
+
+@pytest.mark.parametrize("kind", [DualStudent, CS])
+def test_plain_tensors_are_refused_in_one_line(kind: type[Method]) -> None:
+    with pytest.raises(UserError, match=r"Plain returns a plain tensor \(16, 3\).*as_student") as e:
+        kind([Plain(3), Plain(3)]).losses(small_batch(), ramp=1.0)
+    assert "\n" not in str(e.value)
+
+
+def test_copies_of_students_are_checked_too() -> None:
+    method = MeanTeacher([small_network()])
+    assert len(method.teacher._forward_hooks) == 1
+
+
+def test_logits_of_other_shapes_are_refused() -> None:
+    with pytest.raises(UserError, match=r"TwoHeads.*\(16, 3\).*\(16, 2\)"):
+        Supervised([TwoHeads(3)]).losses(small_batch(), ramp=1.0)
+
+
+def test_students_of_the_same_module_are_refused() -> None:
+    trunk = nn.Sequential(nn.Flatten(), nn.Linear(16, 8))
+    with pytest.raises(UserError, match="share weights"):
+        DualStudent([as_student(trunk, 8, 3), as_student(trunk, 8, 3)])
+
+
+def test_any_module_becomes_a_student_and_learns_as_such() -> None:
+    torch.manual_seed(0)
+    trunks = [nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU()) for _ in range(2)]  # of feature maps
+    method = DualStudent([as_student(trunk, features=8, classes=3) for trunk in trunks])
+    for loss in method.losses(small_batch(), ramp=1.0):
+        torch.autograd.backward(loss.total)
+    for student in method.students:
+        assert all(p.grad is not None and p.grad.any() for p in student.parameters())
+        found = student(small_batch().views[0])
+        mean = student.trunk(small_batch().views[0]).mean(dim=(2, 3))  # type: ignore[operator]
+        assert torch.equal(found.features, mean)
+
+
+@pytest.mark.parametrize("outputs", [(3,), (5, 3), ()])
+def test_features_of_other_shapes_are_refused_when_they_are_made(outputs: tuple[int, ...]) -> None:
+    student = as_student(Plain(*outputs), features=8, classes=3)
+    with pytest.raises(UserError, match=r"Plain returns \(16.*not \(16, 8\).*features"):
+        student(small_batch().views[0])
+
+
+def test_only_modules_become_students() -> None:
+    with pytest.raises(UserError, match=r"torch\.nn\.Module"):
+        as_student(len, features=8, classes=3)  # type: ignore[arg-type]
+
+
+def test_a_begun_method_is_not_refused() -> None:
+    assert begun(TemporalEnsembling([small_network()])).losses(small_batch(), ramp=1.0)
