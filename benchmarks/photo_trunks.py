@@ -16,9 +16,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
-from dualstudent import TrunkSettings
-from dualstudent.data.transforms.normalization import normalize
-from dualstudent.trunks.trunk import PIECE, build_trunk
+from dualstudent import TrunkSettings, build_trunk
 from tables import run_trials
 from validation_tasks import read_photos
 
@@ -65,9 +63,8 @@ def compute_features(number: str, size: int) -> tuple[NDArray[np.float32], NDArr
     name = f"efficientnet-lite{number}"
     settings = TrunkSettings.model_validate({"name": name, "image_size": size})
     trunk = build_trunk(settings, 3).convert("bf16-true")
-    assert settings.normalization is not None
-    pieces = torch.split(torch.from_numpy(photos).permute(0, 3, 1, 2), PIECE)
-    found = [trunk(normalize(piece, settings.normalization)) for piece in pieces]
+    pieces = torch.split(torch.from_numpy(photos).permute(0, 3, 1, 2), 4)
+    found = [trunk((piece.float() - 127) / 128) for piece in pieces]
     return torch.cat(found).half().float().numpy(), labels
 
 

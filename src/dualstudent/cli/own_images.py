@@ -133,10 +133,13 @@ def _fit_into(budget: float, left: float, chosen: _Chosen) -> _Chosen:
         recipe, _ = complete_recipe(chosen.asked, chosen.found, changes)
         opponent = make_opponent(recipe, chosen.data) if chosen.opponent else None
         why = f"as many as fit into {format_estimate(budget)} here"
-        together = ["features"] if recipe.trunk else []
-        together += ["the training on labels alone"] if opponent else []
-        together += ["cross-validation"] if trainings > 1 else []
-        why += f", with {' and '.join(together)}" if together else ""
+        parts = {
+            "features": recipe.trunk is not None,
+            "the training on labels alone": opponent is not None,
+            "cross-validation": trainings > 1,
+        }
+        if counted := [name for name, is_there in parts.items() if is_there]:
+            why += f", with {' and '.join(counted)}"
         reasons = chosen.reasons | {"schedule.epochs": why}
         chosen = replace(chosen, recipe=recipe, opponent=opponent, reasons=reasons)
     return chosen
@@ -180,8 +183,12 @@ def _choose(
     if budget is None or recipe.trunk is None:
         data = _prepare(recipe, images)
     else:
+        most = recipe.trunk
         recipe, data = _prepare_within(budget / 2, recipe, images)
-        changes = [*changes, *_name_views(recipe)]
+        for key in ("weak_views", "strong_views"):
+            changes = [*changes, f"trunk.{key}={attrgetter(key)(recipe.trunk)}"]
+            if recipe.trunk != most:
+                reasons[f"trunk.{key}"] = "as many as can be computed in half of the budget"
     opponent = make_opponent(recipe, data) if baseline else None
     return _Chosen(asked, changes, recipe, opponent, reasons, data, found)
 
@@ -218,9 +225,3 @@ def _prepare_within(
     data = prepare(recipe.data, recipe.seed, recipe.transforms, recipe.normalization, images)
     with show_progress(console, "views") as progress:
         return use_trunk_within(seconds, recipe, data, progress.make_callback("computing features"))
-
-
-def _name_views(recipe: Recipe) -> list[str]:
-    """The numbers of kept views as changes of a recipe."""
-    assert recipe.trunk is not None
-    return [f"trunk.{key}={getattr(recipe.trunk, key)}" for key in ("weak_views", "strong_views")]

@@ -51,12 +51,13 @@ def fit_epochs(
         trainings: how many trainings of this length have to fit, as cross-validation repeats them.
 
     Raises:
-        UserError: if not even one epoch fits, nothing is left, or the recipe has stages with their own lengths.
+        UserError: if nothing is left, not even one epoch fits, or the recipe has stages with their
+            own lengths.
     """
     if seconds <= 0:
         raise UserError(
-            "nothing of the budget is left after the features of the images; they are kept, so give "
-            "the same command again, or more time"
+            "nothing of the budget is left after the features of the images; they are kept, so "
+            "give the same command again, or more time"
         )
     if recipe.stages:
         raise UserError("a budget is for recipes without stages; set the epochs of each stage")
