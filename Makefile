@@ -5,13 +5,15 @@
 # make torture  runs that are killed, damaged and deprived of disk space, many times
 # make fuzz   broken files for every reader
 # make load   many predictions, a long training, four at once
+# make docs   the documentation site, with all links checked and all examples run
+# make dist   a wheel and a source archive, tried in an empty environment
 # make bench  the time of a step against its bare network passes, and of views
 PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/pytest
 export MPLBACKEND := Agg
 
-.PHONY: demo test test-other-cpu browser-test torture fuzz load lint bench clean
+.PHONY: demo test test-other-cpu browser-test torture fuzz load lint docs dist bench clean
 .DEFAULT_GOAL := test
 
 .venv/ready: requirements.lock requirements-torch.lock pyproject.toml
@@ -54,6 +56,17 @@ lint: .venv/ready
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(PYTEST) -q tests/test_unsafe_calls.py
+
+# The site is in build/site; a broken link, or anything loaded from elsewhere, is an error.
+docs: .venv/ready
+	$(PYTEST) -m 'site or not browser' tests/site tests/test_docs.py tests/test_examples.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir build/site
+
+dist: .venv/ready
+	rm -rf dist build/lib
+	$(BIN)/python -c 'from setuptools.build_meta import build_sdist as b; print(b("dist"))'
+	$(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist dist/*.tar.gz
+	.ci/try_dist.sh $(PYTHON) dist/*.whl dist/*.tar.gz
 
 bench: .venv/ready
 	$(BIN)/python benchmarks/step_time.py

@@ -23,6 +23,7 @@ from dualstudent.cli import (
     report,
     reproduce,
     resume,
+    teach,
     train,
     verify,
 )
@@ -46,6 +47,7 @@ for command in (
     report.report,
     predict.predict,
     label.label,
+    teach.teach,
     export.export,
     reproduce.reproduce,
     doctor.doctor,

@@ -104,7 +104,7 @@ def choose_trunk(
     typical, _ = measured
     as_asked = TrunkChoice(asked, changes, {})
     wanted = apply_changes({}, changes).keys()
-    if wanted & {"network", "trunk", "stages"} or listing.adapts or typical < _SMALLEST:
+    if wanted & {"network", "trunk", "stages"} or listing.adapts or not is_worth_trying(typical):
         return as_asked
     networks = (EfficientNetLite0, EfficientNetLite2)
     if any(network.published.find() is None for network in networks):
@@ -124,6 +124,11 @@ def choose_trunk(
     return TrunkChoice(request, with_trunk, {"trunk.name": str(found)})
 
 
+def is_worth_trying(side: int, is_gray: bool = False) -> bool:
+    """Return whether a trunk may help with images of ``side`` pixels a side."""
+    return side >= (_SMALLEST_GRAY if is_gray else _SMALLEST)
+
+
 def _try_on_labeled(
     asked: Recipe, listing: Listing, measured: tuple[int, bool], progress: Progress | None
 ) -> TrunkTrial | None:
@@ -131,7 +136,7 @@ def _try_on_labeled(
     labeled = _pick_evenly(listing, asked)
     size, channels = choose_form(asked, *measured)
     images = decode_images(listing.select(labeled), size, channels, progress=progress)
-    if images.is_gray and size < _SMALLEST_GRAY:
+    if not is_worth_trying(size, images.is_gray):
         return None
     pixels, labels = images.pixels[images.rows], torch.tensor(images.listing.labels)
     return try_trunk(torch.from_numpy(pixels), labels, asked.trunk, asked.seed, progress)

@@ -1,28 +1,26 @@
 """Classifiers that learn from feature vectors in seconds: what else one would try."""
 
-from typing import TypeAlias
-
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 from dualstudent.data.prepared import PreparedData
 from dualstudent.generators import make_generator
-from dualstudent.trunks.neighbors import find_neighbors, scale_to_unit
-
-Vectors: TypeAlias = NDArray[np.float32]
-Labels: TypeAlias = NDArray[np.int64]
-Probabilities: TypeAlias = NDArray[np.float64]
+from dualstudent.trunks.propagation import (
+    NEIGHBORS,
+    Labels,
+    NeighborGraph,
+    Probabilities,
+    Vectors,
+    ask_neighbors,
+    to_one_hot,
+)
 
 BASELINES = ("logistic regression", "nearest neighbors", "label propagation")
 MOST_UNLABELED = 10_000  # bounds time and memory
 
 _VOTERS = 5  # nearest labeled images
-_NEIGHBORS, _SHARPNESS = 10, 3  # of the graph: a weight is a cosine to this power
-_SPREAD, _STEPS = 0.9, 50  # 0.9⁵⁰ < 0.6 %: what further steps could change
 
 
 def choose_training(data: PreparedData, seed: int) -> Tensor:
@@ -57,9 +55,10 @@ def predict_baseline(
     """
     known = labels >= 0
     if name == "label propagation":
-        return _propagate_labels(vectors, labels, asked, classes)
+        spread = NeighborGraph(vectors).spread(labels, classes)
+        return ask_neighbors(vectors, spread, asked, NEIGHBORS)
     if name == "nearest neighbors":
-        return _ask_neighbors(vectors[known], _one_hot(labels[known], classes), asked, _VOTERS)
+        return ask_neighbors(vectors[known], to_one_hot(labels[known], classes), asked, _VOTERS)
     return _fit_line(vectors[known], labels[known], asked, classes)
 
 
@@ -78,59 +77,3 @@ def _fit_line(vectors: Vectors, labels: Labels, asked: Vectors, classes: int) ->
     found = np.zeros((len(asked), classes))
     found[:, line.classes_] = line.predict_proba(asked)
     return found
-
-
-def _ask_neighbors(
-    vectors: Vectors, answers: Probabilities, asked: Vectors, count: int
-) -> Probabilities:
-    """Average the answers (N, C) of the nearest vectors, weighted by similarity."""
-    found = find_neighbors(scale_to_unit(vectors), count, scale_to_unit(asked))
-    weights = _weigh(found.similarity)
-    votes = np.einsum("nk,nkc->nc", weights, answers[found.indices])
-    return _normalize(votes)
-
-
-def _propagate_labels(
-    vectors: Vectors, labels: Labels, asked: Vectors, classes: int
-) -> Probabilities:
-    """Let labels spread along a graph of neighbors (Zhou et al. 2004), then ask neighbors in it.
-
-    Z ← α S Z + (1 − α) Y with S = D^(−½) W D^(−½), where W holds a weight for each image and its
-    nearest ones, in both directions, D its row sums, and Y the labels, of each class with sum 1.
-    """
-    graph = _build_graph(vectors)
-    scale = sparse.diags_array(1 / np.sqrt(graph.sum(axis=1)))
-    walk = scale @ graph @ scale
-    given = np.zeros((len(labels), classes))
-    known = np.flatnonzero(labels >= 0)
-    given[known] = _one_hot(labels[known], classes)
-    given /= np.maximum(given.sum(axis=0), 1)  # a class with more labels does not spread further
-    spread = given
-    for _ in range(_STEPS):
-        spread = _SPREAD * (walk @ spread) + (1 - _SPREAD) * given
-    return _ask_neighbors(vectors, _normalize(spread), asked, _NEIGHBORS)
-
-
-def _build_graph(vectors: Vectors) -> sparse.csr_array:
-    """(N, N), sparse and symmetric: the weight of each image and its nearest ones."""
-    found = find_neighbors(scale_to_unit(vectors), _NEIGHBORS)
-    count, each = found.indices.shape
-    starts = np.arange(0, count * each + 1, each)
-    weights = _weigh(found.similarity).ravel()
-    graph = sparse.csr_array((weights, found.indices.ravel(), starts), (count, count))
-    return graph.maximum(graph.T).tocsr()
-
-
-def _weigh(similarity: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Positive weights that fall with the angle; also unlike neighbors count a little."""
-    return np.maximum(similarity.astype(np.float64), 1e-3) ** _SHARPNESS
-
-
-def _one_hot(labels: Labels, classes: int) -> Probabilities:
-    return np.eye(classes)[labels]
-
-
-def _normalize(votes: Probabilities) -> Probabilities:
-    """Scale rows to sum 1; where no label reaches, all classes are equally likely."""
-    total = votes.sum(axis=1, keepdims=True)
-    return np.where(total > 0, votes / np.where(total > 0, total, 1), 1 / votes.shape[1])

@@ -18,7 +18,8 @@ from dualstudent.data.images.cache import remove_unused
 from dualstudent.data.paths import find_cache_folder
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import ImageSamples, Samples
-from dualstudent.data.transforms.policy import Draw
+from dualstudent.data.transforms.normalization import Normalization
+from dualstudent.data.transforms.policy import Draw, Transforms
 from dualstudent.errors import UserError
 from dualstudent.generators import make_generator
 from dualstudent.parallel import Progress, count_cores, map_threads, one_thread_each
@@ -84,6 +85,26 @@ def keep_features(
     kept = replace(data, train=collect(train), test=collect(test))
     remove_unused(cache, "features-*")  # last: those that have just been opened are in use
     return kept
+
+
+def keep_clean_features(
+    pixels: torch.Tensor, trunk: FrozenTrunk, folder: Path | None = None
+) -> NDArray[np.float32]:
+    """Return the features (N, features) of clean images, not standardized; they are kept.
+
+    Args:
+        pixels: (N, channels, H, W) uint8.
+        trunk: maps normalized images to feature vectors.
+        folder: cache folder; default: $DUALSTUDENT_CACHE, else the user's cache folder.
+
+    Raises:
+        UserError: if the disk is too small, or the trunk does not fit.
+    """
+    cache = find_cache_folder(folder)
+    images = ImageSamples(pixels, Transforms(), trunk.normalization or Normalization())
+    (view,) = _plan(images, 0, 0, trunk, 0, "32-true", cache)
+    _compute_missing([view], trunk, cache, progress=None)
+    return view.open().take(np.arange(len(pixels)))
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ PATH_NAMES = ("path", "file", "filename", "file_name", "filepath", "file_path", 
 LABEL_NAMES = ("label", "class", "category", "target")
 PART_NAMES = ("part", "split")
 DOMAIN_NAME = "domain"
+EVENT_NAME = "event"  # of a journal, which 'dualstudent teach' writes
+GONE, NONE_OF_THESE = "gone", "none of these"  # events after which an image is not used
 _OF_PREDICTIONS = frozenset({"probability", "stable"})  # columns of 'dualstudent predict'
 _PARTS: dict[str, Part] = {"": "train", "train": "train", "training": "train", "test": "test"}
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
@@ -46,6 +48,7 @@ class _Row:
     label: str
     part: str
     domain: str | None
+    event: str | None
 
 
 def escape_cell(text: str) -> str:
@@ -73,7 +76,8 @@ def list_table(table: Path, columns: Columns | None = None) -> Listing:
 
     CSV files are UTF-8 text with a header, separated by commas, semicolons or tabs; an apostrophe
     before one of = + - @ is not part of the text. Parquet needs pyarrow. A column ``domain`` says
-    source or target; test images of the source are not used then.
+    source or target; test images of the source are not used then. A table with a column ``event``
+    is a journal of labeling: the last row of an image counts.
 
     Args:
         table: path of the file.
@@ -89,7 +93,7 @@ def list_table(table: Path, columns: Columns | None = None) -> Listing:
     read = _read_parquet if is_parquet else _read_csv
     files: dict[str, _Row] = {}
     problems = []
-    for row in read(table, columns or Columns()):
+    for row in _settle(read(table, columns or Columns())):
         wrong = _find_problem(row)
         if wrong is None:
             before = files.setdefault(os.path.normpath(table.parent / row.path), row)
@@ -108,6 +112,17 @@ def list_table(table: Path, columns: Columns | None = None) -> Listing:
         classes=tuple(classes),
         targets=tuple(row.domain == "target" for row in used.values() if row.domain is not None),
     )
+
+
+def _settle(rows: Iterable[_Row]) -> Iterator[_Row]:
+    """Yield the rows; of a journal only the last one of each image that is still to be used."""
+    last: dict[str, _Row] = {}
+    for row in rows:
+        if row.event is None:
+            yield row
+        elif row.path:  # others are about classes
+            last[row.path] = row
+    yield from (row for row in last.values() if row.event not in (GONE, NONE_OF_THESE))
 
 
 def _is_unused(row: _Row) -> bool:
@@ -158,10 +173,15 @@ def _describe(row: _Row) -> str:
 
 def _read_csv(table: Path, columns: Columns) -> Iterator[_Row]:
     try:
-        with table.open(encoding="utf-8-sig", newline="") as file:
-            delimiter = _find_delimiter(file.readline())
-            file.seek(0)
-            rows = csv.reader(file, delimiter=delimiter, strict=True)
+        with table.open(encoding="utf-8-sig", newline="", errors="surrogateescape") as file:
+            first = file.readline()
+        delimiter = _find_delimiter(first)
+        is_journal = EVENT_NAME in first.strip().lower().split(delimiter)
+        # The last row of a journal may end within a letter; it is cut off.
+        errors = "surrogateescape" if is_journal else "strict"
+        with table.open(encoding="utf-8-sig", newline="", errors=errors) as file:
+            lines = read_whole_rows(file) if is_journal else file
+            rows = csv.reader(lines, delimiter=delimiter, strict=True)
             header = next(rows, [])
             places = _find_columns(table, header, columns)
             for cells in filter(None, rows):
@@ -179,6 +199,22 @@ def _read_csv(table: Path, columns: Columns) -> Iterator[_Row]:
         ) from error
     except csv.Error as error:
         raise UserError(f"{table}: is not a table: {error} (line {rows.line_num})") from error
+
+
+def read_whole_rows(lines: Iterable[str]) -> Iterator[str]:
+    r"""Yield the lines of a journal without its last row if that was not written completely.
+
+    Example:
+        >>> list(read_whole_rows(["path,label\n", '"a\n', 'b",cat\n', '"c\n', "d"]))
+        ['path,label\n', '"a\n', 'b",cat\n']
+    """
+    row, quotes = list[str](), 0
+    for line in lines:
+        row.append(line)
+        quotes += line.count('"')
+        if quotes % 2 == 0 and line.endswith("\n"):
+            yield from row
+            row.clear()
 
 
 def _find_delimiter(header: str) -> str:
@@ -218,15 +254,18 @@ def _to_text(cell: Any) -> str:
 
 
 def _make_row(where: str, cells: Sequence[str], places: Sequence[int | None]) -> _Row:
-    path, label, part, domain = (
+    path, label, part, domain, event = (
         cells[place] if place is not None and place < len(cells) else "" for place in places
     )
-    known = None if places[-1] is None else domain.strip().lower()
-    return _Row(where, path, label.strip(), part.strip().lower(), known)
+    known, told = (
+        None if place is None else text.strip().lower()
+        for place, text in zip(places[-2:], (domain, event), strict=True)
+    )
+    return _Row(where, path, label.strip(), part.strip().lower(), known, told)
 
 
 def _find_columns(table: Path, header: Sequence[str], columns: Columns) -> tuple[int | None, ...]:
-    """Find the positions of path, label, part and domain in a row; the last two may be None."""
+    """Find the positions of path, label, part, domain and event; the last three may be None."""
     names = [name.strip().lower() for name in header]
     path = _find_column(names, columns.path, PATH_NAMES)
     label = _find_column(names, columns.label, LABEL_NAMES)
@@ -248,7 +287,8 @@ def _find_columns(table: Path, header: Sequence[str], columns: Columns) -> tuple
                 f"{', '.join(header) or 'none'} (separated by commas, semicolons or tabs). Another "
                 f"name is set by check --{kind}-column and by data.{kind}_column"
             )
-    return path, label, part, _find_column(names, None, (DOMAIN_NAME,))
+    others = (_find_column(names, None, (name,)) for name in (DOMAIN_NAME, EVENT_NAME))
+    return path, label, part, *others
 
 
 def _find_column(names: Sequence[str], chosen: str | None, usual: Iterable[str]) -> int | None:

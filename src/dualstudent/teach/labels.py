@@ -1,0 +1,101 @@
+"""Which image has which label, by the rows of a journal."""
+
+from dataclasses import dataclass, field, replace
+
+from dualstudent.data.images.tables import GONE
+from dualstudent.teach.journal import Row
+
+LISTED, LABELED, UNDONE = "listed", "labeled", "undone"
+SKIPPED, NOT_SURE = "skipped", "not sure"
+ADDED, RENAMED, REMOVED = "class added", "class renamed", "class removed"
+SAMPLE = "sample"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is known about an image.
+
+    Attributes:
+        path: as the journal has it.
+        label: its class; empty if it has none.
+        part: ``"train"`` or ``"test"``.
+        event: the last one.
+        in_sample: whether it is one of those that measure the model.
+    """
+
+    path: str
+    label: str = ""
+    part: str = "train"
+    event: str = LISTED
+    in_sample: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody has decided about it yet."""
+        return not self.label and self.event in (LISTED, UNDONE, REMOVED)
+
+
+@dataclass
+class Labels:
+    """The state that rows lead to; :meth:`apply` is all that changes it.
+
+    Attributes:
+        entries: one per image, in the order in which they were found.
+        classes: their names, in the order of their keys.
+    """
+
+    entries: list[Entry] = field(default_factory=list)
+    classes: list[str] = field(default_factory=list)
+    _numbers: dict[str, int] = field(default_factory=dict)
+    _reverts: dict[str, list[Row]] = field(default_factory=dict)
+
+    def find(self, path: str) -> int | None:
+        """Find the number of an image by its path in the journal."""
+        return self._numbers.get(path)
+
+    def apply(self, row: Row) -> None:
+        """Apply a row; a decision can be reverted from then on."""
+        if not row.path and row.event == UNDONE:
+            self._reverts.pop(row.action, None)
+            return
+        revert = self._apply_to_image(row) if row.path else self._apply_to_classes(row)
+        if row.action and revert is not None:
+            self._reverts.setdefault(row.action, []).insert(0, revert)
+
+    def list_reverts(self) -> tuple[str, list[Row]] | None:
+        """Return the number of the last decision and the rows that revert it; None without one."""
+        if not self._reverts:
+            return None
+        action = next(reversed(self._reverts))
+        # Classes first: a label of a name that is no class would become a new one.
+        return action, sorted(self._reverts[action], key=lambda row: bool(row.path))
+
+    def _apply_to_image(self, row: Row) -> Row | None:
+        if row.label and row.label not in self.classes:
+            self.classes.append(row.label)
+        number = self._numbers.setdefault(row.path, len(self.entries))
+        if number == len(self.entries):
+            in_sample = row.note == SAMPLE
+            self.entries.append(Entry(row.path, row.label, row.part, row.event, in_sample))
+            return None
+        before = self.entries[number]
+        self.entries[number] = replace(before, label=row.label, part=row.part, event=row.event)
+        event = UNDONE if before.event in (LISTED, GONE) else before.event
+        return Row(before.path, before.label, before.part, event)
+
+    def _apply_to_classes(self, row: Row) -> Row | None:
+        name = row.label
+        if row.event == ADDED and name not in self.classes:
+            self.classes.append(name)
+            return Row("", name, event=REMOVED)
+        if row.event == REMOVED and name in self.classes:
+            self.classes.remove(name)
+            return Row("", name, event=ADDED)
+        if row.event == RENAMED and row.note in self.classes:
+            place = self.classes.index(row.note)
+            if name in self.classes:  # both become one
+                self.classes.remove(row.note)
+                return Row("", row.note, event=ADDED)
+            self.classes[place] = name
+            return Row("", row.note, event=RENAMED, note=name)
+        return None

@@ -1,0 +1,111 @@
+// The view in which mistakes are corrected in bulk: doubtful labels, and each class.
+import { get, post } from "./api.js";
+import { count, find, make, percent } from "./dom.js";
+import { complain, listen, relieve, state, update } from "./store.js";
+import { Tiles, think } from "./tiles.js";
+
+const view = find("view-classes");
+let shown = "";
+let focused = null;
+
+export const isOpen = () => !view.hidden;
+
+export async function open(name = shown || state.classes[0]?.name || "") {
+  shown = name;
+  try {
+    const [suspects, found] = await Promise.all([
+      get("suspects"), name ? get(`class?name=${encodeURIComponent(name)}`) : null,
+    ]);
+    render(suspects, found);
+  } catch (error) {
+    complain(error);
+  }
+}
+
+function render(suspects, found) {
+  const parts = [
+    make("h2", {}, "Check"),
+    section(`Doubtful labels (${count(suspects.length)})`,
+      "A model that has not seen the label is surer of another class than it usually is.",
+      suspects, (item) => ({ text: `${item.label}; seems ${item.seems}`, kind: "doubt" })),
+    make("div", { class: "pick", role: "group", "aria-label": "Class to check" },
+      ...state.classes.map(({ name, labels }) => make("button", {
+        "aria-pressed": String(name === shown), onclick: () => open(name),
+      }, name, make("span", { class: "count" }, count(labels))))),
+  ];
+  if (found?.name) {
+    parts.push(manage(found.name),
+      section(`Surest of ${count(found.count)} images that seem to be ${found.name}`,
+        "Choose those that are not, and press the key of their class. Then confirm the others.",
+        found.surest, (item) => ({ text: item.label || percent(item.confidence), done: Boolean(item.label) }), found.name),
+      section(`Least sure of them`, "", found.least,
+        (item) => ({ text: item.label || think(item), done: Boolean(item.label) }), found.name),
+      section(`Labeled ${found.name}`, "The last ones first.", found.labeled,
+        (item) => ({ text: item.label || "no label", kind: "given" })));
+  }
+  view.replaceChildren(...parts);
+}
+
+function section(title, hint, items, describe, confirm = "") {
+  const tiles = new Tiles(title, { onChange: () => { focused = tiles; } });
+  tiles.show(items, describe);
+  const box = make("section", { class: "check-part" }, make("h3", {}, title),
+    hint ? make("p", { class: "quiet" }, hint) : null,
+    items.length ? tiles.element : make("p", { class: "quiet" }, "None."));
+  if (confirm && items.length) {
+    box.append(make("button", { onclick: () => correct(tiles, confirm,
+      tiles.items.filter((item) => !item.label).map((item) => item.number)) },
+    `Label all shown here without a label as ${confirm}`));
+  }
+  return box;
+}
+
+function manage(name) {
+  const input = make("input", { value: name, maxlength: 200, "aria-label": `New name of ${name}` });
+  const form = make("form", { class: "row manage" }, input, make("button", {}, "Rename"),
+    make("button", { type: "button", class: "danger", onclick: () => removeClass(name) }, "Remove class"));
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    change({ name, new: input.value }, input.value.trim());
+  });
+  return form;
+}
+
+function removeClass(name) {
+  const labels = state.classes.find((each) => each.name === name)?.labels ?? 0;
+  if (!labels || confirm(`Remove “${name}”? ${count(labels)} images lose their label. Undo brings them back.`)) {
+    change({ name, remove: true }, "");
+  }
+}
+
+async function change(request, next) {
+  try {
+    update(await post("classes", request));
+    relieve();
+    find("saved").textContent = "Saved.";
+    await open(next);
+  } catch (error) {
+    complain(error);
+  }
+}
+
+async function correct(tiles, label, numbers, event = "") {
+  if (!numbers.length) return;
+  try {
+    update(await post("label", event ? { images: numbers, event } : { images: numbers, label }));
+    relieve();
+    for (const number of numbers) tiles.refresh({ number, label });
+    tiles.clear();
+    find("saved").textContent = `Saved: ${count(numbers.length)} images, ${label || event}.`;
+  } catch (error) {
+    complain(error);
+  }
+}
+
+export function answer(label, event = "") {
+  if (focused && view.contains(focused.element)) correct(focused, label, focused.chosen, event);
+}
+
+listen(() => {
+  if (isOpen() && !view.firstChild) open();
+});

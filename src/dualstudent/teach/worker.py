@@ -1,0 +1,201 @@
+"""A process of its own that computes features and learns, so that the page never waits.
+
+The process that serves the page sends questions; a newer one supersedes those before it. What was
+found comes back as it is done.
+"""
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from dualstudent.errors import UserError, escape_line
+from dualstudent.parallel import call_when_parent_ends, main_module_left_out
+from dualstudent.teach.features import choose_extractor, compute_features
+from dualstudent.teach.learning import Answer, Learner, Question, Superseded
+from dualstudent.trunks.propagation import Vectors
+from dualstudent.trunks.trunk import TrunkSettings
+
+EVERY = 5  # labels, after which the model is trained again
+MOST = 20_000  # images that take part; among these there is enough to choose from
+_PATIENCE = 3  # trainings in a row that may be superseded, however fast somebody labels
+_FIRST = 200  # images, from which on the first graph is worth its time
+
+
+@dataclass(frozen=True)
+class Task:
+    """The images.
+
+    Attributes:
+        numbers: of the images that take part, in random order.
+        paths: their files.
+        trunk: of a run with the same images.
+    """
+
+    numbers: tuple[int, ...]
+    paths: tuple[Path, ...]
+    trunk: TrunkSettings | None = None
+
+
+@dataclass(frozen=True)
+class FeaturesDone:
+    """How far the features are.
+
+    Attributes:
+        name: which features these are.
+        done: number of images that have them.
+        total: number of images that take part.
+        unreadable: number of an image → why it cannot be read.
+    """
+
+    name: str
+    done: int
+    total: int
+    unreadable: dict[int, str]
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The process cannot go on, for a reason that the user can change."""
+
+    reason: str
+
+
+Report = FeaturesDone | Answer | Failed
+
+
+class Worker:
+    """The process, seen from the one that serves the page.
+
+    Args:
+        task: the images.
+        report: is called with everything that is found, from a thread.
+    """
+
+    def __init__(self, task: Task, report: Callable[[Report], None]) -> None:
+        self._task, self._report, self._ended = task, report, False
+        self._start()
+
+    def ask(self, question: Question) -> None:
+        """Ask for an answer; questions before it are superseded."""
+        with suppress(OSError):  # it has just died, and is started again
+            self._pipe.send(question)
+
+    def close(self) -> None:
+        """End the process."""
+        self._ended = True
+        self._process.kill()  # features are kept piece by piece, so nothing is lost
+        self._process.join()
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")  # fork breaks torch's threads
+        self._pipe, theirs = context.Pipe()
+        with main_module_left_out():
+            self._process = context.Process(target=_work, args=(theirs, self._task), daemon=True)
+            self._process.start()
+        theirs.close()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        with suppress(EOFError, OSError):
+            while True:
+                self._report(self._pipe.recv())
+        self._process.join()
+        if not self._ended:
+            code = self._process.exitcode
+            self._report(Failed(f"the process that learns ended (exit code {code}); restart teach"))
+
+
+def _work(pipe: Connection, task: Task) -> None:
+    """Run the process: a thread computes features, this one learns."""
+    call_when_parent_ends(lambda: os._exit(1))
+    torch.set_num_threads(1)
+    os.nice(5)  # the page comes first
+    try:
+        extractor, size, channels = choose_extractor(task.paths, task.trunk)
+        bench = _Bench(Learner(extractor.uses_line))
+
+        def compute() -> None:
+            unreadable: dict[int, str] = {}
+            try:
+                for places, features, broken in compute_features(
+                    task.paths, extractor, size, channels
+                ):
+                    bench.add([task.numbers[place] for place in places], features)
+                    unreadable |= {task.numbers[place]: why for place, why in broken.items()}
+                    done = bench.images + len(unreadable)
+                    pipe.send(FeaturesDone(extractor.name, done, len(task.paths), unreadable))
+            except (UserError, OSError) as error:
+                pipe.send(Failed(escape_line(error)))
+            bench.finish()
+
+        threading.Thread(target=compute, daemon=True).start()
+        _answer(pipe, bench)
+    except (UserError, OSError) as error:
+        pipe.send(Failed(escape_line(error)))
+
+
+def _answer(pipe: Connection, bench: "_Bench") -> None:
+    question: Question | None = None
+    answered, given_up = False, 0
+
+    def check() -> None:
+        if given_up < _PATIENCE and pipe.poll():
+            raise Superseded
+
+    while True:
+        while pipe.poll(None if answered and not bench.is_growing else 0.2):
+            question, answered = pipe.recv(), False
+        if bench.refresh():
+            answered = False
+        if question is None or answered or bench.learner.images < 2:
+            continue
+        given_up += 1
+        with suppress(Superseded):
+            pipe.send(bench.learner.learn(question, check))
+            answered, given_up = True, 0
+
+
+class _Bench:
+    """Features as they come in, and the learner that uses them from time to time."""
+
+    def __init__(self, learner: Learner) -> None:
+        self.learner, self._lock = learner, threading.Lock()
+        self._numbers, self._pieces = list[int](), list[Vectors]()
+        self._finished = False
+
+    @property
+    def images(self) -> int:
+        return len(self._numbers)
+
+    @property
+    def is_growing(self) -> bool:
+        """Whether there are, or will be, features that are not used yet."""
+        return not self._finished or self.learner.images < self.images
+
+    def add(self, numbers: Sequence[int], features: Vectors) -> None:
+        with self._lock:
+            self._numbers += numbers
+            if numbers:
+                self._pieces.append(features)
+
+    def finish(self) -> None:
+        self._finished = True
+
+    def refresh(self) -> bool:
+        """Use new features if there are twice as many as before, or all; else return False."""
+        with self._lock:
+            used, there = self.learner.images, self.images
+            enough = there >= max(_FIRST, 2 * used) or (self._finished and there > used)
+            if not enough or there < 2:
+                return False
+            numbers, features = np.array(self._numbers), np.concatenate(self._pieces)
+        self.learner.use(numbers, features)
+        return True

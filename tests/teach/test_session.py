@@ -1,0 +1,176 @@
+from pathlib import Path
+
+import pytest
+
+from dualstudent import UserError
+from dualstudent.data.images.tables import list_table
+from dualstudent.teach.images import find_collection
+from dualstudent.teach.session import Session
+from tests.support.teaching import open_session, write_images
+
+
+def labels(session: Session) -> dict[str, str]:
+    return {Path(e.path).name: e.label for e in session.labels.entries if e.label}
+
+
+def reopen(session: Session) -> Session:
+    session.close()
+    return Session(session.collection, session.folder)
+
+
+def test_labels_survive_a_second_start_and_can_be_undone_then(tmp_path: Path) -> None:
+    session = open_session(write_images(tmp_path / "digits", 8))
+    names = [Path(entry.path).name for entry in session.labels.entries]
+    session.set_label([0], "zero")
+    session.set_label([1, 2], "one")
+    session.set_label([1], "two")
+    session = reopen(session)
+    assert labels(session) == {names[0]: "zero", names[1]: "two", names[2]: "one"}
+    assert session.labels.classes == ["zero", "one", "two"]
+    assert session.undo() == [1]
+    assert labels(session) == {names[0]: "zero", names[1]: "one", names[2]: "one"}
+    session = reopen(session)
+    assert sorted(session.undo()) == [1, 2]
+    assert session.undo() == [0]
+    assert session.undo() == []
+    assert labels(session) == {}
+    session = reopen(session)
+    assert session.undo() == []
+    assert all(entry.is_open for entry in session.labels.entries)
+    session.close()
+
+
+def test_images_are_set_aside_and_come_back(tmp_path: Path) -> None:
+    session = open_session(write_images(tmp_path / "digits", 6))
+    session.set_label([0], "zero")
+    for event in ("skipped", "not sure", "none of these"):
+        session.set_aside([0], event)
+        entry = session.labels.entries[0]
+        assert (entry.label, entry.event, entry.is_open) == ("", event, False)
+    session = reopen(session)
+    assert session.labels.entries[0].event == "none of these"
+    for event in ("not sure", "skipped"):
+        session.undo()
+        assert session.labels.entries[0].event == event
+    session.undo()
+    assert session.labels.entries[0].label == "zero"
+    with pytest.raises(UserError, match="lunch"):
+        session.set_aside([0], "lunch")
+    session.close()
+
+
+def test_classes_are_renamed_joined_and_removed(tmp_path: Path) -> None:
+    session = open_session(write_images(tmp_path / "digits", 6))
+    session.add_class("empty")
+    session.set_label([0, 1], "zero")
+    session.set_label([2], "one")
+    session.rename_class("zero", "null")
+    assert session.labels.classes == ["empty", "null", "one"]
+    assert sorted(labels(session).values()) == ["null", "null", "one"]
+    session.undo()
+    assert session.labels.classes == ["empty", "zero", "one"]
+    session.rename_class("one", "zero")  # both become one
+    assert session.labels.classes == ["empty", "zero"]
+    assert set(labels(session).values()) == {"zero"}
+    session.undo()
+    assert sorted(labels(session).values()) == ["one", "zero", "zero"]
+    session.remove_class("zero")
+    assert list(labels(session).values()) == ["one"]
+    session = reopen(session)
+    assert session.labels.classes == ["empty", "one"]
+    session.undo()
+    assert sorted(labels(session).values()) == ["one", "zero", "zero"]
+    for name in ("", "  ", "nan", "-1", "x" * 201, "a\0"):
+        with pytest.raises(UserError):
+            session.add_class(name)
+    with pytest.raises(UserError, match="empty"):
+        session.add_class("empty")
+    with pytest.raises(UserError, match="nothing"):
+        session.rename_class("nothing", "something")
+    session.close()
+
+
+def test_the_sample_is_drawn_once_and_grows_with_the_folder(tmp_path: Path) -> None:
+    folder = write_images(tmp_path / "digits", 40)
+    session = open_session(folder)
+    sample = {entry.path for entry in session.labels.entries if entry.in_sample}
+    assert len(sample) == 10
+    session = reopen(session)
+    assert {entry.path for entry in session.labels.entries if entry.in_sample} == sample
+    session.close()
+    write_images(folder, 80)
+    session = open_session(folder)
+    later = {entry.path for entry in session.labels.entries if entry.in_sample}
+    assert later > sample
+    assert len(later) == 20
+    session.close()
+
+
+def test_images_may_go_and_come_back_with_their_labels(tmp_path: Path) -> None:
+    folder = write_images(tmp_path / "digits", 6)
+    session = open_session(folder)
+    session.set_label([0, 1], "zero")
+    session.set_label([2], "one")
+    gone = session.find_file(0)
+    content = gone.read_bytes()
+    session.close()
+    gone.unlink()
+    session = open_session(folder)
+    assert len(list_table(session.journal.path)) == 5
+    with pytest.raises(UserError):
+        session.set_label([0], "one")
+    session.close()
+    gone.write_bytes(content)
+    session = open_session(folder)
+    assert session.labels.entries[0].label == "zero"
+    assert len(list_table(session.journal.path)) == 6
+    session.close()
+
+
+def test_one_program_at_a_time(tmp_path: Path) -> None:
+    folder = write_images(tmp_path / "digits", 3)
+    session = open_session(folder)
+    with pytest.raises(UserError, match="another"):
+        open_session(folder)
+    session.close()
+    open_session(folder).close()
+
+
+def test_labels_of_the_folder_count(tmp_path: Path) -> None:
+    write_images(tmp_path / "data" / "unlabeled", 12)
+    for name in ("zero", "one"):
+        write_images(tmp_path / "data" / name, 2)
+        write_images(tmp_path / "data" / "test" / name, 1)
+    session = open_session(tmp_path / "data")
+    assert session.labels.classes == ["one", "zero"]
+    known = [entry for entry in session.labels.entries if entry.label]
+    assert sorted((entry.part, entry.label) for entry in known) == [
+        *[("test", "one"), ("test", "zero")],
+        *[("train", "one")] * 2,
+        *[("train", "zero")] * 2,
+    ]
+    assert not any(entry.in_sample for entry in known)
+    assert session.undo() == []
+    listing = list_table(session.journal.path)
+    assert (len(listing.labeled), len(listing.unlabeled), len(listing.test)) == (4, 12, 2)
+    session.close()
+
+
+def test_which_folders_can_be_taught(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="does not exist"):
+        find_collection(tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="no images"):
+        find_collection(tmp_path / "empty")
+    write_images(tmp_path / "albums" / "2024", 2)
+    write_images(tmp_path / "albums" / "2025", 2)
+    assert [image.label for image in find_collection(tmp_path / "albums").images] == [""] * 4
+    write_images(tmp_path / "flat", 3)
+    (tmp_path / "flat" / "notes.txt").write_text("no image")
+    assert len(find_collection(tmp_path / "flat").images) == 3
+    write_images(tmp_path / "first" / "unlabeled", 3)
+    assert len(find_collection(tmp_path / "first").images) == 3
+    odd = b"\xff.png".decode(errors="surrogateescape")
+    (tmp_path / "flat" / "0-0.png").rename(tmp_path / "flat" / odd)
+    found = find_collection(tmp_path / "flat")
+    assert (len(found.images), [path.name for path in found.unnamed]) == (2, [odd])
