@@ -1,6 +1,6 @@
 """Which trunk, at which size? By logistic regression on the features of clean photos.
 
-    python benchmarks/photo_trunks.py      # about 4 minutes on one core
+    python benchmarks/photo_trunks.py      # about 2.5 minutes of one core
 
 Ten draws of 3 and of 10 labels a class from four fifths of `clothing/train`; accuracy on the last
 fifth, in percent. The trunks compute in bfloat16. It can be stopped at any time and continues when
