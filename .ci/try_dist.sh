@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Installs a wheel or a source archive into an empty environment outside the clone, as a user
-# would, and lets it work there. Usage: try_dist.sh PYTHON ARCHIVE...
+# Installs a wheel and a source archive into an empty environment outside the clone, as a user
+# would, and lets each of them work there. Usage: try_dist.sh PYTHON ARCHIVE...
 set -euo pipefail
 clone=$(cd "$(dirname "$0")/.." && pwd)
 python=$1
 shift
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
+"$python" -m venv "$place/venv"
+pip=("$place/venv/bin/pip" install --quiet --disable-pip-version-check)
+"${pip[@]}" -r "$clone/requirements-torch.lock" # first, or gigabytes for GPUs may come along
+"${pip[@]}" "$1"                                # with all that it needs
 for archive in "$@"; do
-    archive=$(realpath "$archive")
-    "$python" -m venv "$place/venv"
-    pip=("$place/venv/bin/pip" install --quiet --disable-pip-version-check)
-    "${pip[@]}" -r "$clone/requirements-torch.lock" # first, or gigabytes for GPUs may come along
-    "${pip[@]}" "$archive"
+    "${pip[@]}" --force-reinstall --no-deps "$archive"
     mkdir "$place/work"
     (
         cd "$place/work"
@@ -23,5 +23,5 @@ for archive in "$@"; do
         python -I "$clone/tests/release/check_installed.py" "$clone"
     )
     echo "works outside the clone: $(basename "$archive")"
-    rm -rf "$place/venv" "$place/work"
+    rm -rf "$place/work"
 done

@@ -17,7 +17,7 @@ from tests.support.isolated import run_without
 PACKAGE = Path(dualstudent.__path__[0])
 COMMANDS = {
     *("demo", "check", "train", "resume", "evaluate", "report", "predict", "label", "export"),
-    *("compare", "reproduce", "doctor", "methods", "recipes", "verify"),
+    *("compare", "reproduce", "doctor", "methods", "recipes", "teach", "verify"),
 }
 
 

@@ -1,13 +1,13 @@
 """What an installed dualstudent must do without its clone; run by ``make dist``, not by pytest.
 
-It takes a folder that an installation must not come from, and uses every kind of file in the
-package: recipes, experiments, templates of pages, and stubs.
+It takes the clone, where the installation must not come from, and compares the files of the
+package with those there.
 """
 
 import subprocess
 import sys
 import tomllib
-from importlib import metadata, resources
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +27,10 @@ def main(clone: Path) -> None:
     assert not Path(dualstudent.__file__).is_relative_to(clone), dualstudent.__file__
     project = tomllib.loads((clone / "pyproject.toml").read_text("utf-8"))["project"]
     assert metadata.version("dualstudent") == project["version"]
-    assert (resources.files("dualstudent") / "py.typed").is_file()
+    installed = Path(dualstudent.__file__).parent
+    for file in (clone / "src" / "dualstudent").rglob("*.*"):  # templates, recipes, stubs, pages
+        place = file.relative_to(clone / "src" / "dualstudent")
+        assert "__pycache__" in place.parts or (installed / place).exists(), place
     for name in dir(dualstudent):
         assert getattr(dualstudent, name) is not None
     for name in list_recipe_names():

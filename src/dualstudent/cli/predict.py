@@ -42,22 +42,27 @@ def predict(
         raise UserError("--probabilities: a column per class needs a file; add -o FILE.csv")
     opened = Run.open(run, imports or ())
     rows: list[list[str]] = []
+
+    def keep(row: list[str]) -> None:
+        if len(rows) <= _SHOWN:  # and the header
+            rows.append(row)
+
     with show_progress(console, "images") as progress:
         callback = progress.make_callback("predicting")
         found = (
-            list_predictions(opened, paths, rows.append, progress=callback)
+            list_predictions(opened, paths, keep, progress=callback)
             if output is None
             else write_predictions(opened, paths, output, probabilities, callback)
         )
     if rows:
-        console.print(_build_table(*rows[: 1 + _SHOWN]))
+        console.print(_build_table(*rows))
     for unreadable in found.unreadable:
         print_message("skipped", "yellow", unreadable)
     said = format_count(found.predicted, "prediction") + (f" in {output}" if output else "")
     said += f" by {describe_network(opened, found.network)}; {found.stable:,} of them stable"
     if found.unreadable:
         said += f"; {len(found.unreadable)} skipped"
-    if len(rows) > 1 + _SHOWN:
+    if output is None and found.predicted > _SHOWN:
         said += f"; the first {_SHOWN} are shown, -o FILE.csv writes all"
     print_line(console, said)
 
