@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dualstudent.cli.arguments import Changes, Imports, parse_duration
+from dualstudent.cli.arguments import Changes, Imports, Loggers, parse_duration
 from dualstudent.cli.console import console
 from dualstudent.errors import UserError
 
@@ -54,6 +54,7 @@ def train(
         ),
     ] = False,
     imports: Imports = None,
+    log: Loggers = None,
 ) -> None:
     """Train by a recipe, for example [bold]dualstudent train demo --set data.labels=20[/bold].
 
@@ -61,12 +62,13 @@ def train(
     and says what the unlabeled images gained over training on the labels alone.
     """
     from dualstudent.cli.own_images import choose_recipe, print_next_steps
-    from dualstudent.cli.progress import show_progress
     from dualstudent.cli.results import compare_run, print_result
+    from dualstudent.loggers import log_to
+    from dualstudent.progress import show_progress
     from dualstudent.runs import train as train_by
     from dualstudent.training.run import Run
 
-    changes = set_ or []
+    changes, loggers = set_ or [], [log_to(name) for name in log or ()]
     seconds = _read_budget(budget, changes)
     requested, name = _read_request(recipe, data, target, changes, imports or ())
     folder = out or Path("runs") / f"{name}-{requested.seed}"
@@ -77,7 +79,8 @@ def train(
         else (*_fit_into(seconds, requested), None)
     )
     with show_progress(console) as progress:
-        run = train_by(chosen, folder, progress.make_callback(folder.name), prepared, opponent)
+        callbacks = [progress.make_callback(folder.name), *loggers]
+        run = train_by(chosen, folder, callbacks, prepared, opponent)
     compare_run(run, prepared)
     print_result(run)
     if chosen.data.path is not None:
