@@ -31,6 +31,7 @@ from dualstudent.experiments.reading import load_experiment
 from dualstudent.experiments.request import ComparisonRequest
 from dualstudent.experiments.schema import BudgetName
 from dualstudent.export import FORMATS, ModelCard
+from dualstudent.loggers import LOGGERS
 from dualstudent.methods import METHODS
 from dualstudent.networks.build import NETWORKS
 from dualstudent.networks.network import NetworkSettings
@@ -292,6 +293,33 @@ def test_the_program_of_the_page_on_photos_runs(
     run = given["run"]
     assert isinstance(run, Run)
     assert run.page.is_file()
+
+
+def test_the_programs_of_the_page_on_scikit_learn_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for program in blocks("scikit-learn.md", "python"):
+        short = program.replace("epochs=30", "epochs=1").replace("[0.3, 0.5]", "[0.3]")
+        exec(short, names)
+    assert "60 labels: 0." in capsys.readouterr().out
+    assert Path("digits.joblib").is_file()
+
+
+def test_the_programs_of_the_page_on_logging_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for program in blocks("logging.md", "python"):
+        small = program.replace('"schedule.epochs=2"', '"schedule.epochs=1", "data.images=500"')
+        exec(small, {})
+    assert "logged  student1" in capsys.readouterr().out
+    assert any(Path("runs/logged/tensorboard").iterdir())
+    page = (ROOT / "docs" / "logging.md").read_text()
+    for name in LOGGERS:
+        assert f"| `{name}` | `pip install 'dualstudent[{name}]'` |" in page
+        assert f"--log {name} " in page
 
 
 def test_the_page_on_own_loops_can_be_followed(

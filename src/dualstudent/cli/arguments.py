@@ -18,6 +18,14 @@ Imports = Annotated[
         help="Let the run use this network or method of your own; it runs its code.",
     ),
 ]
+Loggers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--log",
+        metavar="NAME",
+        help="Also send the metrics to tensorboard, mlflow or wandb; may be repeated.",
+    ),
+]
 Changes = Annotated[
     list[str] | None,
     typer.Option(

@@ -101,9 +101,9 @@ def _split(text: str) -> list[str]:
 
 
 def _run(request: "ComparisonRequest") -> None:
-    from dualstudent.cli.progress import show_progress
     from dualstudent.experiments.compare import run_comparison
     from dualstudent.experiments.comparison import plan_comparison
+    from dualstudent.progress import show_progress
 
     with show_progress(console, unit="done") as progress:
         comparison = plan_comparison(request, progress.make_callback("preparing"))

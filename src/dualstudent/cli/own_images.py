@@ -15,13 +15,13 @@ from dualstudent.cli.check import (
     summarize_check,
 )
 from dualstudent.cli.console import console, print_line
-from dualstudent.cli.progress import show_progress
 from dualstudent.data.images.cache import DecodedImages, decode_images, measure_images
 from dualstudent.data.images.check import DataCheck, check_images
 from dualstudent.data.images.decoding import Channels
 from dualstudent.data.images.listing import Listing
 from dualstudent.data.prepare import OWN_IMAGE_SIZE, prepare
 from dualstudent.data.prepared import PreparedData
+from dualstudent.progress import show_progress
 from dualstudent.recipes.own_images import choose_form, complete_recipe
 from dualstudent.recipes.schema import Recipe
 from dualstudent.report.format import format_estimate

@@ -68,9 +68,9 @@ def reproduce(
 
 
 def _run(request: "Request") -> None:
-    from dualstudent.cli.progress import show_progress
     from dualstudent.experiments.reproduce import plan_request
     from dualstudent.experiments.reproduce import reproduce as run_experiment
+    from dualstudent.progress import show_progress
 
     planned = plan_request(request)
     experiment = planned.experiment
@@ -84,8 +84,8 @@ def _run(request: "Request") -> None:
 
 
 def _print_costs(what: str | None, seeds: int | None, changes: tuple[str, ...], only: str) -> None:
-    from dualstudent.cli.progress import show_progress
     from dualstudent.experiments.listing import list_costs
+    from dualstudent.progress import show_progress
 
     with show_progress(console, unit="recipes measured") as progress:
         callback = progress.make_callback("a few steps each")

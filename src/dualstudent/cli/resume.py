@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from dualstudent.cli.arguments import Imports, RunFolder
+from dualstudent.cli.arguments import Imports, Loggers, RunFolder
 from dualstudent.cli.console import console, print_line
 from dualstudent.processes import find_world
 
@@ -12,6 +12,7 @@ from dualstudent.processes import find_world
 def resume(
     run: RunFolder,
     imports: Imports = None,
+    log: Loggers = None,
     processes: Annotated[
         int | None,
         typer.Option(
@@ -23,18 +24,20 @@ def resume(
 
     With it, its training on the labels alone, if [bold]train --data[/bold] began one.
     """
-    from dualstudent.cli.progress import show_progress
     from dualstudent.cli.results import compare_run, print_result
+    from dualstudent.loggers import log_to
+    from dualstudent.progress import show_progress
     from dualstudent.runs import resume as continue_run
     from dualstudent.training.run import Run
     from dualstudent.worth import awaits_comparison
 
+    loggers = [log_to(name) for name in log or ()]
     opened = Run.open(run, imports or ())
     if opened.result.is_file() and not awaits_comparison(opened):
         print_line(console, f"{run} has finished already:")
     with show_progress(console) as progress:
-        callback = progress.make_callback(run.name)
-        continued = continue_run(run, callback, imports=imports or (), processes=processes)
+        callbacks = [progress.make_callback(run.name), *loggers]
+        continued = continue_run(run, callbacks, imports=imports or (), processes=processes)
     if (world := find_world()) is not None and not world.leads:
         return
     compare_run(continued)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dualstudent.cli.arguments import Changes, Imports, parse_duration
+from dualstudent.cli.arguments import Changes, Imports, Loggers, parse_duration
 from dualstudent.cli.console import console
 from dualstudent.errors import UserError
 from dualstudent.processes import find_world
@@ -62,6 +62,7 @@ def train(
             "trace, and a table of the ten dearest operations.",
         ),
     ] = False,
+    log: Loggers = None,
 ) -> None:
     """Train by a recipe, for example [bold]dualstudent train demo --set data.labels=20[/bold].
 
@@ -69,14 +70,15 @@ def train(
     and says what the unlabeled images gained over training on the labels alone.
     """
     from dualstudent.cli.own_images import choose_recipe, prepare_images, print_next_steps
-    from dualstudent.cli.progress import show_progress
     from dualstudent.cli.results import compare_run, print_result
+    from dualstudent.loggers import log_to
+    from dualstudent.progress import show_progress
     from dualstudent.runs import train as train_by
     from dualstudent.runs import train_or_resume
     from dualstudent.training.profiling import Profiler
     from dualstudent.training.run import Run
 
-    changes = set_ or []
+    changes, loggers = set_ or [], [log_to(name) for name in log or ()]
     seconds = _read_budget(budget, changes)
     requested, name = _read_request(recipe, data, target, changes, imports or ())
     folder = out or Path("runs") / f"{name}-{requested.seed}"
@@ -94,8 +96,8 @@ def train(
         else (*_fit_into(seconds, requested, prepare_images(requested)), None)
     )
     with show_progress(console) as progress:
-        callbacks = [progress.make_callback(folder.name)]
-        if profile and (launched is None or launched.leads):
+        callbacks = [progress.make_callback(folder.name), *loggers]
+        if profile:
             callbacks.append(Profiler(folder / "profile"))
         run = (
             train_by(chosen, folder, callbacks, prepared, opponent)

@@ -6,8 +6,8 @@ import os
 import shlex
 import time
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from statistics import fmean
 from typing import Any
 
@@ -41,15 +41,16 @@ class Recorder:
     Args:
         trainer: a new trainer.
         run: the run to write to.
-        callbacks: receive the progress.
+        callbacks: receive the progress, in one process if several train.
     """
 
     def __init__(
         self, trainer: Trainer, run: Run, callbacks: Callback | Sequence[Callback] = ()
     ) -> None:
         self._trainer, self._run = trainer, run
-        self._callbacks = [callbacks] if isinstance(callbacks, Callback) else list(callbacks)
         self._leads = trainer.team.leads
+        given = [callbacks] if isinstance(callbacks, Callback) else list(callbacks)
+        self._callbacks = given if self._leads else []
         self._metrics_size = 0
         self._last_checkpoint = time.monotonic()
         self._last_is_damaged = False
@@ -122,18 +123,28 @@ class Recorder:
             LossNotFinite: if the training diverged.
         """
         trainer = self._trainer
-        with StopRequest() as stop, closing(trainer), self._mention_checkpoint():
+        with self._tell_callbacks():
+            with StopRequest() as stop, closing(trainer), self._mention_checkpoint():
+                if self._leads:
+                    self._truncate_metrics()
+                if (tally := trainer.data.tally) is not None:
+                    tally.write_to(self._run.log) if self._leads else tally.keep_for_leader()
+                for callback in self._callbacks:
+                    callback.on_start(trainer.state.step, trainer.total_steps)
+                while not trainer.done:
+                    self._take_step()
+                    self._save_or_stop(stop)
             if self._leads:
-                self._truncate_metrics()
-            if (tally := trainer.data.tally) is not None:
-                tally.write_to(self._run.log) if self._leads else tally.keep_for_leader()
+                self._finish()
+
+    @contextmanager
+    def _tell_callbacks(self) -> Iterator[None]:
+        """Tell the callbacks of the run, and how it ended."""
+        with ExitStack() as ends:
             for callback in self._callbacks:
-                callback.on_start(trainer.state.step, trainer.total_steps)
-            while not trainer.done:
-                self._take_step()
-                self._save_or_stop(stop)
-        if self._leads:
-            self._finish()
+                callback.on_run(self._run, self._trainer.recipe)
+                ends.push(_end(callback))
+            yield
 
     def _take_step(self) -> None:
         trainer, started = self._trainer, time.monotonic()
@@ -228,6 +239,10 @@ class Recorder:
             summary["unreadable_images"] = data.tally.count
         run.write_result(summary)
         run.earlier_checkpoint.unlink(missing_ok=True)
+
+
+def _end(callback: Callback) -> Callable[..., None]:
+    return lambda kind, error, trace: callback.on_end(error)
 
 
 def summarize_metrics(
