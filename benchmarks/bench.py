@@ -234,7 +234,8 @@ def compare_decoding(limit: float) -> list[float]:
 def compare_prediction(limit: float) -> list[float]:
     trainer = Trainer(load_recipe("digits", DIGITS))
     networks, test = trainer.method.evaluated, trainer.data.test
-    batches = list(test.make_views(torch.arange(len(test)), [None])[0].split(250))
+    (images,) = test.make_views(torch.arange(len(test)), [None])
+    batches = images.tensor_split(20)
 
     def bare() -> None:
         with torch.inference_mode(), evaluation_mode(trainer.method):

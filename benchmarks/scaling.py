@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -57,14 +57,27 @@ def measure_step(recipe: Recipe) -> Step:
         return tensor
 
     with closing(Trainer(small, _make_black_images(recipe, batch))) as trainer:
-        trainer.method.train()
-        counter = FlopCounterMode(display=False)
-        with counter, saved_tensors_hooks(note, lambda tensor: tensor):
+        method, passes = trainer.method.train(), list[tuple[nn.Module, Tensor, bool]]()
+        for network in dict.fromkeys([*method.students, *method.networks.values()]):
+            network.register_forward_pre_hook(
+                lambda module, rows: passes.append((module, rows[0], torch.is_grad_enabled()))
+            )
+        with saved_tensors_hooks(note, lambda tensor: tensor):
             trainer.take_step(0)
-        own = {parameter.data_ptr() for parameter in trainer.method.parameters()}
+        operations = sum(count_operations(*each) for each in list(passes))
+        own = {parameter.data_ptr() for parameter in method.parameters()}
         activations = sum(size for place, size in kept.items() if place not in own)
-        weights = sum(parameter.nbytes for parameter in trainer.method.parameters())
-    return Step(counter.get_total_flops() / SMALL, activations / SMALL, 3 * weights)
+        weights = sum(parameter.nbytes for parameter in method.parameters())
+    return Step(operations / SMALL, activations / SMALL, 3 * weights)
+
+
+def count_operations(network: nn.Module, rows: Tensor, with_gradient: bool) -> int:
+    """A backward pass takes twice the operations of the forward pass."""
+    counter = FlopCounterMode(display=False)
+    with torch.no_grad(), counter:
+        network(rows)
+    forward: int = counter.get_total_flops()
+    return 3 * forward if with_gradient else forward
 
 
 class Steps:

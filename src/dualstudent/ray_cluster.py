@@ -42,15 +42,16 @@ class RayCluster:
             import ray
         except ImportError as error:
             raise UserError("Ray is not installed: pip install 'dualstudent[ray]'") from error
-        self._ray, self._is_own = ray, not ray.is_initialized()
+        self._ray: Any = ray
+        self._is_own = not ray.is_initialized()
         if self._is_own:
             try:
                 ray.init(log_to_driver=False, configure_logging=False)
             except (ConnectionError, RuntimeError, ValueError) as error:
                 raise UserError(f"RAY_ADDRESS: no Ray cluster answers ({error})") from error
         self._tasks: list[Any] = []
-        self._has_gpus = "GPU" in ray.cluster_resources()
-        machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        self._has_gpus = "GPU" in self._ray.cluster_resources()
+        machines = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
         for name, recipe in recipes.items():
             _check_room(name, self._find_needs(recipe), machines)
         folder.mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,7 @@ from dualstudent.signals import Interrupted
 from tests.support.runs import RaisesSignalAt, assert_equal_runs
 from tests.torture.children import tiny_recipe
 
-ray = pytest.importorskip("ray")
+ray: Any = pytest.importorskip("ray")
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore")]  # Ray warns of itself
 EPOCHS = 15
 
@@ -31,7 +31,7 @@ def cluster() -> Iterator[Any]:
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_worker_niceness": "0",  # other tests may keep the machine busy
     }
-    made = Cluster(True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    made: Any = Cluster(True, head_node_args={"num_cpus": 0, "include_dashboard": False})
     for _ in range(2):
         made.add_node(num_cpus=1)
     ray.init(address=made.address, log_to_driver=False)

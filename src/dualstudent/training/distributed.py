@@ -14,11 +14,12 @@ from contextlib import ExitStack, contextmanager
 
 import torch
 from lightning_fabric import Fabric
-from lightning_fabric.plugins.environments import LightningEnvironment, TorchElasticEnvironment
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment
+from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 from lightning_fabric.strategies.ddp import DDPStrategy
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from torch import distributed
-from torch.distributed import DistError, Store
+from torch.distributed import DistError, Store  # type: ignore[attr-defined]
 
 from dualstudent.batch import WHOLE, Shard
 from dualstudent.errors import UnheardError, UserError

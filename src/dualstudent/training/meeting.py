@@ -8,11 +8,18 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import Any
 
 import torch
-from lightning_fabric.plugins.environments import SLURMEnvironment
-from torch import distributed, multiprocessing
-from torch.distributed import DistError, PrefixStore, Store, TCPStore
+from lightning_fabric.plugins.environments.slurm import SLURMEnvironment
+from torch import distributed
+from torch.distributed import (  # type: ignore[attr-defined]  # torch does not say so
+    DistError,
+    PrefixStore,
+    Store,
+    TCPStore,
+)
+from torch.multiprocessing.spawn import start_processes
 
 from dualstudent.errors import UnheardError, UserError
 from dualstudent.parallel import count_cores, main_module_left_out
@@ -170,7 +177,7 @@ def start_followers(count: int, follow: Callable[[], object]) -> Iterator[None]:
         known["GLOO_SOCKET_IFNAME"] = "lo"  # nobody else hears them
     with _set_environment(known):
         with main_module_left_out():
-            started = multiprocessing.start_processes(
+            started: Any = start_processes(  # type: ignore[no-untyped-call]
                 _follow, (follow,), count, join=False, start_method="spawn"
             )
         try:

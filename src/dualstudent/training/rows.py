@@ -67,7 +67,9 @@ class DividedRows:
         # What a method remembers is the same in all processes. Only statistics of batch norm
         # differ, which DDP replaces by those of the leader in every step.
         memory = [name for name, _ in method.named_buffers() if "." not in name]
-        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(method, memory)
+        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(  # type: ignore[no-untyped-call]
+            method, memory
+        )
 
     def __enter__(self) -> None:
         self._active = True

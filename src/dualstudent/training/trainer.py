@@ -460,4 +460,4 @@ def _synchronize_batch_norm(method: Method, device: torch.device) -> None:
         )
     for network in method.modules():
         if isinstance(network, Network):
-            nn.SyncBatchNorm.convert_sync_batchnorm(network)
+            nn.SyncBatchNorm.convert_sync_batchnorm(network)  # type: ignore[no-untyped-call]
