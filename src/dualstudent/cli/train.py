@@ -10,6 +10,7 @@ import typer
 from dualstudent.cli.arguments import Changes, Imports, Loggers, parse_duration
 from dualstudent.cli.console import console
 from dualstudent.errors import UserError
+from dualstudent.processes import find_world
 
 if TYPE_CHECKING:
     from dualstudent.data.prepared import PreparedData
@@ -54,6 +55,14 @@ def train(
         ),
     ] = False,
     imports: Imports = None,
+    profile: Annotated[
+        bool,
+        typer.Option(
+            "--profile",
+            help="Write where the time of ten steps goes to profile/ in the folder of the run: a "
+            "trace, and a table of the ten dearest operations.",
+        ),
+    ] = False,
     log: Loggers = None,
 ) -> None:
     """Train by a recipe, for example [bold]dualstudent train demo --set data.labels=20[/bold].
@@ -66,13 +75,22 @@ def train(
     from dualstudent.loggers import log_to
     from dualstudent.progress import show_progress
     from dualstudent.runs import train as train_by
+    from dualstudent.runs import train_or_resume
+    from dualstudent.training.profiling import Profiler
     from dualstudent.training.run import Run
 
     changes, loggers = set_ or [], [log_to(name) for name in log or ()]
     seconds = _read_budget(budget, changes)
     requested, name = _read_request(recipe, data, target, changes, imports or ())
     folder = out or Path("runs") / f"{name}-{requested.seed}"
-    Run.check_free(folder)  # before reading the images, which may take long
+    launched = find_world()
+    if launched is None:
+        Run.check_free(folder)  # before reading the images, which may take long
+    elif recipe is None or budget is not None:
+        raise UserError(
+            f"{launched.launcher} needs the name of a recipe, and no --budget, so that all "
+            "processes train the same"
+        )
     chosen, prepared, opponent = (
         choose_recipe(requested, changes, seconds, not no_baseline)
         if recipe is None
@@ -80,7 +98,15 @@ def train(
     )
     with show_progress(console) as progress:
         callbacks = [progress.make_callback(folder.name), *loggers]
-        run = train_by(chosen, folder, callbacks, prepared, opponent)
+        if profile:
+            callbacks.append(Profiler(folder / "profile"))
+        run = (
+            train_by(chosen, folder, callbacks, prepared, opponent)
+            if launched is None
+            else train_or_resume(chosen, folder, callbacks, prepared)  # a job that was requeued
+        )
+    if launched is not None and not launched.leads:
+        return
     compare_run(run, prepared)
     print_result(run)
     if chosen.data.path is not None:

@@ -11,7 +11,7 @@ import torch
 from dualstudent.data.prepared import PreparedData
 from dualstudent.errors import UserError
 from dualstudent.generators import make_generator, preserve_rng
-from dualstudent.recipes.schema import DeviceSettings, Recipe
+from dualstudent.recipes.schema import Recipe
 from dualstudent.training.evaluation import Evaluator
 from dualstudent.training.inference import CHUNK
 from dualstudent.training.trainer import Trainer
@@ -72,7 +72,7 @@ def fit_epochs(
 
 
 def _estimate_stage(recipe: Recipe, data: PreparedData) -> float:
-    here = recipe.model_copy(update={"device": use_one_process(recipe.device)})
+    here = recipe.model_copy(update={"device": recipe.device.one_process})
     with preserve_rng(), closing(Trainer(here, data)) as trainer:
         steps = trainer.total_steps * measure_step(trainer, _SECONDS)
         ends = recipe.epochs * measure_epoch_end(trainer, _SECONDS)
@@ -138,11 +138,6 @@ def measure_evaluation(trainer: Trainer) -> float:
     )
     seconds = _measure(partial(evaluator.evaluate, method.evaluated))
     return seconds * len(data.test_labels) / len(some)
-
-
-def use_one_process(device: DeviceSettings) -> DeviceSettings:
-    """Return the same settings for a single process."""
-    return device.model_copy(update={"processes": 1})
 
 
 def count_gpus(recipe: Recipe) -> int:
