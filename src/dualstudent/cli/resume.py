@@ -31,14 +31,16 @@ def resume(
     from dualstudent.training.run import Run
     from dualstudent.worth import awaits_comparison
 
-    loggers = [log_to(name) for name in log or ()]
+    world = find_world()
+    leads = world is None or world.leads
+    loggers = [log_to(name) for name in log or () if leads]
     opened = Run.open(run, imports or ())
     if opened.result.is_file() and not awaits_comparison(opened):
         print_line(console, f"{run} has finished already:")
     with show_progress(console) as progress:
         callbacks = [progress.make_callback(run.name), *loggers]
         continued = continue_run(run, callbacks, imports=imports or (), processes=processes)
-    if (world := find_world()) is not None and not world.leads:
+    if not leads:
         return
     compare_run(continued)
     print_result(continued)

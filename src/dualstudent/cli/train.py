@@ -55,6 +55,7 @@ def train(
         ),
     ] = False,
     imports: Imports = None,
+    log: Loggers = None,
     profile: Annotated[
         bool,
         typer.Option(
@@ -63,7 +64,6 @@ def train(
             "trace, and a table of the ten dearest operations.",
         ),
     ] = False,
-    log: Loggers = None,
 ) -> None:
     """Train by a recipe, for example [bold]dualstudent train demo --set data.labels=20[/bold].
 
@@ -79,11 +79,12 @@ def train(
     from dualstudent.training.profiling import Profiler
     from dualstudent.training.run import Run
 
-    changes, loggers = set_ or [], [log_to(name) for name in log or ()]
+    launched = find_world()
+    leads = launched is None or launched.leads
+    changes, loggers = set_ or [], [log_to(name) for name in log or () if leads]
     seconds = _read_budget(budget, changes)
     requested, name = _read_request(recipe, data, target, changes, imports or ())
     folder = out or Path("runs") / f"{name}-{requested.seed}"
-    launched = find_world()
     if launched is None:
         Run.check_free(folder)  # before reading the images, which may take long
     elif recipe is None or budget is not None:
@@ -98,14 +99,14 @@ def train(
     )
     with show_progress(console) as progress:
         callbacks = [progress.make_callback(folder.name), *loggers]
-        if profile:
+        if profile and leads:
             callbacks.append(Profiler(folder / "profile"))
         run = (
             train_by(chosen, folder, callbacks, prepared, opponent)
             if launched is None
             else train_or_resume(chosen, folder, callbacks, prepared)  # a job that was requeued
         )
-    if launched is not None and not launched.leads:
+    if not leads:
         return
     compare_run(run, prepared)
     print_result(run)
