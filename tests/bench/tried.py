@@ -15,8 +15,7 @@ from statistics import median, quantiles
 import torch
 from torch import Tensor, nn
 
-from dualstudent.networks.cnn13 import CNN13
-from dualstudent.networks.digits_cnn import DigitsCNN
+from dualstudent import CNN13, DigitsCNN
 
 OUT = Path("results/bench/tried.csv")
 ROUNDS = 15

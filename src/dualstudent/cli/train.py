@@ -1,5 +1,6 @@
 """``dualstudent train``: train by a recipe, or on own images."""
 
+import time
 from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -69,7 +70,7 @@ def train(
     Or on own images: [bold]dualstudent train --data FOLDER[/bold] checks them, chooses a recipe,
     and says what the unlabeled images gained over training on the labels alone.
     """
-    from dualstudent.cli.own_images import choose_recipe, prepare_images, print_next_steps
+    from dualstudent.cli.own_images import choose_recipe, print_next_steps
     from dualstudent.cli.results import compare_run, print_result
     from dualstudent.loggers import log_to
     from dualstudent.progress import show_progress
@@ -94,7 +95,7 @@ def train(
     chosen, prepared, opponent = (
         choose_recipe(requested, changes, seconds, not no_baseline)
         if recipe is None
-        else (*_fit_into(seconds, requested, prepare_images(requested)), None)
+        else (*_fit_into(seconds, requested), None)
     )
     with show_progress(console) as progress:
         callbacks = [progress.make_callback(folder.name), *loggers]
@@ -122,18 +123,24 @@ def _read_budget(budget: str | None, changes: list[str]) -> float | None:
     return parse_duration(budget)
 
 
-def _fit_into(
-    seconds: float | None, recipe: "Recipe", data: "PreparedData | None"
-) -> "tuple[Recipe, PreparedData | None]":
+def _fit_into(seconds: float | None, recipe: "Recipe") -> "tuple[Recipe, PreparedData | None]":
     """The recipe with as many epochs as fit into the time, if there is a limit, and its data."""
+    from dualstudent.cli.own_images import prepare_images
+
+    started = time.monotonic()
+    data = prepare_images(recipe)
     if seconds is None:
         return recipe, data
     from dualstudent.data.prepare import prepare
     from dualstudent.recipes.length import set_length
     from dualstudent.training.forecast import fit_epochs
+    from dualstudent.worth import count_trainings
 
+    if recipe.trunk is not None:
+        seconds -= time.monotonic() - started  # features are a part of the time
     data = data or prepare(recipe.data, recipe.seed, recipe.transforms, recipe.normalization)
-    return set_length(recipe, fit_epochs(recipe, data, seconds)), data
+    epochs = fit_epochs(recipe, data, seconds, trainings=count_trainings(recipe, data))
+    return set_length(recipe, epochs), data
 
 
 def _read_request(

@@ -41,15 +41,16 @@ class Recorder:
     Args:
         trainer: a new trainer.
         run: the run to write to.
-        callbacks: receive the progress.
+        callbacks: receive the progress, in one process if several train.
     """
 
     def __init__(
         self, trainer: Trainer, run: Run, callbacks: Callback | Sequence[Callback] = ()
     ) -> None:
         self._trainer, self._run = trainer, run
-        self._callbacks = [callbacks] if isinstance(callbacks, Callback) else list(callbacks)
         self._leads = trainer.team.leads
+        given = [callbacks] if isinstance(callbacks, Callback) else list(callbacks)
+        self._callbacks = given if self._leads else []
         self._metrics_size = 0
         self._last_checkpoint = time.monotonic()
         self._last_is_damaged = False
