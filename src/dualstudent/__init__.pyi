@@ -131,3 +131,4 @@ from .training.trunk_choice import try_trunk as try_trunk
 from .trunks.features import keep_features as keep_features
 from .trunks.trunk import FrozenTrunk as FrozenTrunk
 from .trunks.trunk import TrunkSettings as TrunkSettings
+from .trunks.trunk import build_trunk as build_trunk

@@ -115,7 +115,7 @@ def test_when_everything_is_labeled_there_is_no_question(
 
 def test_doubt_and_the_mean_of_two_opinions() -> None:
     p = np.array([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0], [0.6, 0.3, 0.1]])
-    np.testing.assert_allclose(find_doubt(p), [1.0, 0.0, 0.7])
+    np.testing.assert_allclose(find_doubt(p), [1.0, 0.0, 0.49])
     mixed = combine(np.array([[0.8, 0.2]]), np.array([[0.2, 0.8]]))
     np.testing.assert_allclose(mixed, [[0.5, 0.5]])
     np.testing.assert_allclose(combine(p, p).sum(axis=1), 1)

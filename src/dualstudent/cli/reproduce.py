@@ -8,7 +8,7 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from dualstudent.cli.arguments import Changes
+from dualstudent.cli.arguments import Changes, Engine, On
 from dualstudent.cli.console import console, print_line
 from dualstudent.cli.results import print_comparison
 from dualstudent.errors import UserError
@@ -50,6 +50,7 @@ def reproduce(
     list_: Annotated[
         bool, typer.Option("--list", help="List all experiments, or only WHAT, and their cost.")
     ] = False,
+    on: On = Engine.local,
 ) -> None:
     """Repeat a table or figure of the paper, for example [bold]dualstudent reproduce table1[/bold].
 
@@ -63,7 +64,7 @@ def reproduce(
         raise UserError("name an experiment; 'dualstudent reproduce --list' lists them")
     from dualstudent.experiments.reproduce import Request
 
-    _run(Request(what, budget.value, seeds, out, only, changes))
+    _run(Request(what, budget.value, seeds, out, only, changes, on.value))
 
 
 def _run(request: "Request") -> None:

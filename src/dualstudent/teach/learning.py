@@ -220,12 +220,13 @@ class Learner:
 
 
 def find_doubt(probabilities: Probabilities) -> NDArray[np.float64]:
-    """Return (n,) in [0, 1]: 1 − the distance of the two largest of the probabilities (n, C).
+    """Return (n,) in [0, 1]: (1 − distance of the two largest probabilities)², of (n, C).
 
-    Measured, this needs fewer labels than 1 − the largest, which also doubts images far from all.
+    On validation photos this needs fewer labels than 1 − the largest probability, which is also
+    low for images unlike all others; the square asks less for images that are nearly decided.
     """
     second, first = np.partition(probabilities, -2, axis=1)[:, -2:].T
-    doubt: NDArray[np.float64] = 1 - (first - second)
+    doubt: NDArray[np.float64] = (1 - (first - second)) ** 2
     return doubt
 
 

@@ -121,8 +121,8 @@ def _describe_model(room: Classroom) -> dict[str, Any] | None:
     if answer is None or len(answer.predicted) == 0:
         return None
     points = room.history.points
-    accuracy = answer.estimate.accuracy if answer.estimate else 0.0
-    goal = next((goal for goal in _GOALS if goal > accuracy), None)
+    reached = answer.estimate.high if answer.estimate else 1.0  # perhaps; so it is no goal
+    goal = next((goal for goal in _GOALS if goal > reached), None)
     more = forecast_labels(points, goal) if goal else None
     return {
         "labels": answer.labels,

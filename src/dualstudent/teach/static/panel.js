@@ -3,7 +3,7 @@ import { post } from "./api.js";
 import { count, draw, find, make, percent, setText } from "./dom.js";
 import { complain, listen, relieve, state, update } from "./store.js";
 
-const WIDTH = 360, HEIGHT = 190, LEFT = 38, RIGHT = 8, TOP = 8, BOTTOM = 24;
+const WIDTH = 360, HEIGHT = 190, LEFT = 38, RIGHT = 14, TOP = 8, BOTTOM = 24;
 
 function showFacts() {
   const { model } = state;
@@ -18,7 +18,7 @@ function showFacts() {
   const trusted = model?.trusted;
   setText("trusted", trusted?.known ? count(trusted.count) : "–");
   setText("trusted-more", trusted?.known
-    ? `of ${count(trusted.of)} without a label, at ${percent(trusted.precision)} right`
+    ? `of ${count(trusted.of)} unlabeled: ${percent(trusted.precision)} right, at least ${percent(trusted.at_least)}`
     : "once 20 random images show when it is right");
 }
 

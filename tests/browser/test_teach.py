@@ -1,0 +1,264 @@
+"""Teaching as a person meets it: in a browser, by keyboard, with kills in between."""
+
+import csv
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import pytest
+from PIL import Image
+
+from dualstudent import load_mnist_5k
+from dualstudent.data.images.tables import list_table
+from tests.support.teach_page import Teaching
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = pytest.mark.browser
+
+HOSTILE = "<img src=x onerror=alert(1)>\"'"
+KEYS = "1234567890"
+Open = Callable[..., "Page"]
+
+
+@pytest.fixture
+def open_page(browser: "Browser") -> Iterator[Open]:
+    """Opens a page; fails at the end if it complained, or asked anybody else for anything."""
+    troubles: list[str] = []
+    contexts = []
+
+    def open_(address: str, width: int = 1280, height: int = 900, **settings: Any) -> "Page":
+        context = browser.new_context(viewport={"width": width, "height": height}, **settings)
+        contexts.append(context)
+        page, host = context.new_page(), urlsplit(address).netloc
+        page.on("console", lambda message: troubles.append(message.text))
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("dialog", lambda dialog: troubles.append(dialog.message))
+        page.on(
+            "request",
+            lambda request: urlsplit(request.url).netloc == host or troubles.append(request.url),
+        )
+        page.set_default_timeout(120_000)  # the machine may be busy
+        page.goto(address)
+        return page
+
+    yield open_
+    for context in contexts:
+        context.close()
+    # A browser notes every request that failed, as those of a killed program do.
+    assert [text for text in troubles if "Failed to load resource" not in text] == []
+
+
+def write_mnist(folder: Path, count: int) -> Path:
+    """Digits of 28 × 28 pixels; the name says the class, and is hostile."""
+    digits = load_mnist_5k("train")
+    folder.mkdir()
+    every = len(digits.labels) // count
+    for number in range(count):
+        label = int(digits.labels[every * number])
+        image = Image.fromarray(digits.pixels[every * number, 0].numpy())
+        image.save(folder / f"{label} {number} <b>&amp;'\".png")
+    return folder
+
+
+def read_labels(folder: Path) -> dict[str, str]:
+    """Name of an image → its label now, by the rows of the journal."""
+    with (folder.with_name(f"{folder.name}-labels") / "labels.csv").open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["path"]]
+    last = {Path(row["path"]).name: row["label"] for row in rows}
+    return {name: label for name, label in last.items() if label}
+
+
+def shown(page: "Page") -> str:
+    """The name of the image that is shown, once it can be seen."""
+    page.locator("img.large").wait_for()
+    return page.locator(".caption .file").text_content() or ""
+
+
+def add_class(page: "Page", name: str) -> None:
+    """By keyboard: the image that is shown gets the new class."""
+    page.keyboard.press("+")
+    page.keyboard.type(name)
+    page.keyboard.press("Enter")
+    page.locator("#classes .class .name").get_by_text(name, exact=True).wait_for()
+
+
+def wait_saved(page: "Page", count: int) -> None:
+    page.locator("#labels").get_by_text(f"{count:,}", exact=True).wait_for()
+
+
+def label_by_key(page: "Page", names: list[str]) -> str:
+    """Give the true label of the image that is shown; returns the name of the image."""
+    name = shown(page)
+    if name[0] in names:
+        page.keyboard.press(KEYS[names.index(name[0])])
+    else:
+        add_class(page, name[0])
+        names.append(name[0])
+    page.locator(".caption .file").filter(has_not_text=name).wait_for()
+    return name
+
+
+def test_a_whole_round_by_keyboard_with_kills(tmp_path: Path, open_page: Open) -> None:
+    folder = write_mnist(tmp_path / "digits", 300)
+    given: dict[str, str] = {}
+    names: list[str] = []
+    for target in (15, 40, 70):
+        with Teaching(folder) as teaching:
+            page = open_page(teaching.address)
+            shown(page)
+            assert page.locator("#classes .class .name").all_text_contents() == names
+            while len(given) < target:
+                name = label_by_key(page, names)
+                assert name not in given
+                given[name] = name[0]
+            wait_saved(page, len(given))
+            if target == 40:
+                page.keyboard.press("Backspace")
+                wait_saved(page, len(given) - 1)
+                page.reload()
+                wait_saved(page, len(given) - 1)
+                last = list(given)[-1]
+                del given[last]
+            if target == 70:
+                page.locator("#accuracy").get_by_text("%").wait_for()
+                for _ in range(6):
+                    name = label_by_key(page, names)
+                    given[name] = name[0]
+                page.locator("#news").get_by_text("changed").wait_for()
+                page.locator("#points tbody tr").nth(1).wait_for(state="attached")
+            teaching.kill()
+        assert read_labels(folder) == given
+    listing = list_table(folder.with_name("digits-labels") / "labels.csv")
+    assert (len(listing.labeled), len(listing)) == (76, 300)
+    history = (folder.with_name("digits-labels") / "history.jsonl").read_text().splitlines()
+    last_point = json.loads(history[-1])
+    assert last_point["measured"] >= 10
+    assert last_point["correct"] / last_point["measured"] > 0.3  # 0.9 here; ten classes
+
+
+@pytest.fixture(scope="module")
+def taught(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Teaching, Path]]:
+    """A folder with hostile names and classes, and an image that cannot be read."""
+    folder = write_mnist(tmp_path_factory.mktemp("teach") / 'a<b>&"', 60)
+    (folder / "broken <i>.png").write_bytes(b"no image")
+    with Teaching(folder) as teaching:
+        yield teaching, folder
+
+
+def test_hostile_names_are_text_and_every_answer_has_its_key(
+    taught: tuple[Teaching, Path], open_page: Open
+) -> None:
+    teaching, folder = taught
+    page = open_page(teaching.address)
+    shown(page)
+    before = len(read_labels(folder))
+    add_class(page, HOSTILE)
+    add_class(page, "other")
+    wait_saved(page, before + 2)
+    assert page.locator("h1").text_content() == folder.name
+    assert page.locator("b, i").count() == 0
+    for key, event in ((" ", "skipped"), ("/", "not sure"), ("-", "none of these")):
+        shown(page)
+        page.keyboard.press(key)
+        page.locator("#saved").get_by_text(event).wait_for()
+    assert set(read_labels(folder).values()) == {HOSTILE, "other"}
+    page.keyboard.press("Enter")
+    page.locator(".frame.zoomed").wait_for()
+    page.keyboard.press("?")
+    page.get_by_role("dialog").wait_for()
+    page.keyboard.press("Escape")
+    page.locator("#unreadable summary").get_by_text("1 files").wait_for()
+    page.locator("#tab-classes").click()
+    page.get_by_role("heading", name="Doubtful labels").wait_for()
+    page.locator(".pick button").first.click()
+    page.get_by_role("button", name="Rename").wait_for()
+    assert page.locator("b, i").count() == 0
+
+
+def test_a_grid_is_labeled_by_keyboard_many_at_once(
+    taught: tuple[Teaching, Path], open_page: Open
+) -> None:
+    teaching, folder = taught
+    page = open_page(teaching.address)
+    shown(page)
+    before = read_labels(folder)
+    if not before:
+        add_class(page, "other")
+        wait_saved(page, 1)
+        before = read_labels(folder)
+    page.keyboard.press(",")
+    page.locator(".tile").nth(19).wait_for()
+    page.locator(".tile").first.focus()
+    for _ in range(2):
+        page.keyboard.press("Shift+ArrowRight")
+    assert page.locator(".tile[aria-selected=true]").count() == 3
+    page.keyboard.press("1")
+    page.locator("#saved").get_by_text("3 images").wait_for()
+    assert len(read_labels(folder)) == len(before) + 3
+    page.keyboard.press("Control+z")
+    page.locator("#saved").get_by_text("Undone").wait_for()
+    assert read_labels(folder) == before
+
+
+def test_two_tabs_do_not_ask_for_the_same(taught: tuple[Teaching, Path], open_page: Open) -> None:
+    teaching, folder = taught
+    first, second = open_page(teaching.address), open_page(teaching.address)
+    assert shown(first) != shown(second)
+    count = len(read_labels(folder))
+    for page in (first, second):
+        add_class(page, f"by tab {page is first}")
+    for page in (first, second):  # each sees what the other did
+        wait_saved(page, count + 2)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1024, 3840])
+def test_it_fits_every_screen(
+    taught: tuple[Teaching, Path], open_page: Open, scheme: str, width: int
+) -> None:
+    page = open_page(taught[0].address, width=width, height=900, color_scheme=scheme)
+    shown(page)
+    for summary in page.locator("summary:visible").all():
+        summary.click()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    box = page.locator("img.large").bounding_box()
+    assert box is not None
+    assert box["width"] > 0.5 * min(width, 600)
+    nameless = page.locator("button, input, select, img").evaluate_all(
+        """(elements) => elements.filter((e) => !(e.alt !== undefined && e.tagName === "IMG"
+          || e.ariaLabel || e.labels?.length || e.textContent.trim())).map((e) => e.outerHTML)"""
+    )
+    assert nameless == []
+    assert page.locator("[aria-live]").count() >= 1
+
+
+def test_when_the_program_has_ended_the_page_says_so(tmp_path: Path, open_page: Open) -> None:
+    folder = write_mnist(tmp_path / "digits", 10)
+    with Teaching(folder) as teaching:
+        page = open_page(teaching.address)
+        name = shown(page)
+        teaching.kill()
+        page.keyboard.press("+")
+        page.keyboard.type("zero")
+        page.keyboard.press("Enter")
+        page.get_by_role("alert").get_by_text("cannot be reached").wait_for()
+        assert shown(page) == name
+    assert read_labels(folder) == {}
+
+
+def test_fifty_thousand_images(tmp_path: Path, open_page: Open) -> None:
+    folder = write_mnist(tmp_path / "digits", 50)
+    originals = sorted(folder.iterdir())
+    for number in range(50_000 - len(originals)):
+        (folder / f"more-{number}.png").hardlink_to(originals[number % len(originals)])
+    with Teaching(folder) as teaching:
+        page = open_page(teaching.address)
+        shown(page)
+        page.locator("#labels-more").get_by_text("50,000 images").wait_for()
+        page.locator("#news").get_by_text("20,000 of 50,000").wait_for()
+        add_class(page, "zero")
+        wait_saved(page, 1)
