@@ -45,15 +45,18 @@ class RayCluster:
         self._ray: Any = ray
         self._is_own = not ray.is_initialized()
         if self._is_own:
+            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it would call home
             try:
                 ray.init(log_to_driver=False, configure_logging=False)
             except (ConnectionError, RuntimeError, ValueError) as error:
                 raise UserError(f"RAY_ADDRESS: no Ray cluster answers ({error})") from error
         self._tasks: list[Any] = []
-        self._has_gpus = "GPU" in self._ray.cluster_resources()
-        machines = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
-        for name, recipe in recipes.items():
-            _check_room(name, self._find_needs(recipe), machines)
+        self._mark: Path | None = None
+        try:
+            self._check_room(recipes)
+        except UserError:
+            self.__exit__()
+            raise
         folder.mkdir(parents=True, exist_ok=True)
         descriptor, mark = mkstemp(dir=folder.resolve(), prefix=".seen-by-all-machines-")
         os.close(descriptor)
@@ -67,7 +70,8 @@ class RayCluster:
             self._ray.cancel(task, recursive=False)  # as Ctrl-C, which leaves a checkpoint
         if self._tasks:
             self._ray.wait(self._tasks, num_returns=len(self._tasks), timeout=_SECONDS_TO_STOP)
-        self._mark.unlink(missing_ok=True)
+        if self._mark is not None:
+            self._mark.unlink(missing_ok=True)
         if self._is_own:
             self._ray.shutdown()
 
@@ -81,6 +85,12 @@ class RayCluster:
         self._tasks.append(reference)
         found: Future[str] = reference.future()
         return found
+
+    def _check_room(self, recipes: Mapping[str, Recipe]) -> None:
+        self._has_gpus = "GPU" in self._ray.cluster_resources()
+        machines = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        for name, recipe in recipes.items():
+            _check_room(name, self._find_needs(recipe), machines)
 
     def _find_needs(self, recipe: Recipe) -> Resources:
         """What a run needs on one machine."""

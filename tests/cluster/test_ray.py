@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dualstudent import Callback, Run, UserError
+from dualstudent import Callback, Run, UserError, ray_cluster
 from dualstudent.grid import run_grid
 from dualstudent.runs import train
 from dualstudent.signals import Interrupted
@@ -105,3 +105,9 @@ def test_a_cluster_without_the_resources_is_an_error(
     with pytest.raises(UserError, match=telling):
         run_grid({"big": tiny_recipe("pi", change)}, tmp_path / "grid", on="ray")
     assert not (tmp_path / "grid").exists()
+
+
+def test_a_machine_that_does_not_see_the_folder_says_so(tmp_path: Path) -> None:
+    said = ray_cluster._train("{}", str(tmp_path / "grid" / "run"), str(tmp_path / "grid" / "mark"))
+    assert f"does not see {tmp_path / 'grid'}" in said
+    assert not any(tmp_path.iterdir())

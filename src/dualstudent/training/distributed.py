@@ -165,7 +165,7 @@ class Team:
 
     def part(self) -> None:
         """End the connections; if there was an error, the others still learn of it."""
-        distributed.destroy_process_group()
+        _disconnect()
         if self.leads and self._store is not None and self._store.check([f"{_ENDS}/0"]):
             _wait_for_ends(self._store, range(self.shard.world_size))
 
@@ -192,6 +192,7 @@ def join_team(recipe: Recipe, follow: Callable[[], object]) -> Iterator[Team]:
             return
         stack.enter_context(share_machine(world))
         store = meet(world, settings)
+        stack.callback(_disconnect)
         steady = all(find_method(stage.method).steady for stage in recipe.split_stages())
         fabric = build_fabric(settings, world, steady)
         fabric.launch()
@@ -221,7 +222,7 @@ def settle(error: UserError) -> UserError:
     except UserError as told:
         return told
     finally:
-        distributed.destroy_process_group()
+        _disconnect()
     return error
 
 
@@ -271,6 +272,11 @@ def reduce_max(fabric: Fabric, numbers: list[int]) -> list[int]:
     distributed.all_reduce(values, distributed.ReduceOp.MAX)
     largest: list[int] = values.tolist()
     return largest
+
+
+def _disconnect() -> None:
+    if distributed.is_initialized():
+        distributed.destroy_process_group()
 
 
 def _wait_for_ends(store: Store, ranks: Sequence[int]) -> list[int]:
