@@ -141,6 +141,8 @@ def test_two_tabs_are_asked_for_different_images(client: Client) -> None:
     )
     assert len(first) == len(second) == 8
     assert not first & second
+    assert len(ask(client, "next", {"tab": "c", "count": 40}).json()) == 40 - 16
+    assert len(ask(client, "next", {"tab": "d", "count": 5}).json()) == 5  # nothing else is left
 
 
 WRONG: tuple[tuple[str, Any], ...] = (

@@ -135,13 +135,10 @@ class Classroom:
             leases = self._leases.items()
             self._leases = {k: v for k, v in leases if now - v[0] < _LEASE and k != tab}
             own = list(shown)
-            taken = {number for _, held in self._leases.values() for number in held} | set(own)
-            found = (
-                [number for number in self._list_wanted(label, event) if number not in taken][
-                    :count
-                ]
-                if label or event
-                else self._arrange(taken, count)
+            held = {number for _, numbers in self._leases.values() for number in numbers}
+            # If only images of other tabs are left, these: a closed tab still holds some.
+            found = self._find_questions({*held, *own}, count, label, event) or (
+                self._find_questions(set(own), count, label, event)
             )
             self._leases[tab] = (now, [*own, *found])
             return found
@@ -176,6 +173,12 @@ class Classroom:
     def _is_askable(self, number: int) -> bool:
         entry = self.session.labels.entries[number]
         return entry.is_open and entry.part == "train" and number not in self.unreadable
+
+    def _find_questions(self, taken: set[int], count: int, label: str, event: str) -> list[int]:
+        if label or event:
+            wanted = self._list_wanted(label, event)
+            return [number for number in wanted if number not in taken][:count]
+        return self._arrange(taken, count)
 
     def _list_wanted(self, label: str, event: str) -> list[int]:
         """List images that seem to be of a class, the least sure first, or that had an event."""
