@@ -2,18 +2,19 @@
 # make test   formatting, lint, types, tests
 # make test-other-cpu  what learns once more, with the last bits of another CPU
 # make browser-test  pages in headless Chromium, if there is one
+# make test-cluster  runs by torchrun, SLURM and Ray, with losses and restarts
 # make torture  runs that are killed, damaged and deprived of disk space, many times
 # make fuzz   broken files for every reader
 # make load   many predictions, a long training, four at once
 # make docs   the documentation site, with all links checked and all examples run
 # make dist   a wheel and a source archive, tried in an empty environment
-# make bench  the time of a step against its bare network passes, and of views
+# make bench  what everything costs, as ratios: steps, views, sizes, processes
 PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/pytest
 export MPLBACKEND := Agg
 
-.PHONY: demo test test-other-cpu browser-test torture fuzz load lint docs dist bench clean
+.PHONY: demo test test-other-cpu browser-test test-cluster torture fuzz load lint docs dist bench clean
 .DEFAULT_GOAL := test
 
 .venv/ready: requirements.lock requirements-torch.lock pyproject.toml
@@ -38,6 +39,9 @@ test-other-cpu: .venv/ready
 
 browser-test: .venv/ready
 	$(PYTEST) -m browser tests/browser
+
+test-cluster: .venv/ready
+	$(PYTEST) -m cluster tests/cluster
 
 # Results go into results/reliability; docs/reliability.md quotes them.
 torture: .venv/ready
@@ -69,8 +73,7 @@ dist: .venv/ready
 	.ci/try_dist.sh $(PYTHON) dist/*.whl dist/*.tar.gz
 
 bench: .venv/ready
-	$(BIN)/python benchmarks/step_time.py
-	$(BIN)/python benchmarks/views.py
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/bench.py
 
 clean:
 	rm -rf .venv build src/*.egg-info

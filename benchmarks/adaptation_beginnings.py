@@ -49,7 +49,7 @@ def main() -> None:
         ("As the recipe, seed 1 *", "dual-student-usps-mnist-all-72b46fba-seed1"),
         ("λ₁ = λ₂ = 10 *", "dual-student-usps-mnist-all-2cb06cfb-seed0"),
     ):
-        rows.append(row(name, beginning(RUNS / "full" / "runs" / run), []))
+        rows.append(row(name, beginning(RUNS / "whole-map" / "runs" / run), []))
     columns = ["", f"epochs {FROM} to {TO}", *(f"epoch {TO}, statistics {s}" for s in STATISTICS)]
     write_table(RESULTS / "adaptation-beginnings.md", columns, rows)
 

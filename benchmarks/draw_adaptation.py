@@ -9,7 +9,7 @@ from dualstudent import Run, draw_curves
 
 ROOT = Path(__file__).parents[1]
 SHORT = ROOT / "results" / "usps-mnist-25"
-FULL = ROOT / "results" / "reproduce" / "full" / "runs"
+FULL = ROOT / "results" / "reproduce" / "whole-map" / "runs"
 PICTURES = {
     "usps-mnist-25": (
         "USPS → MNIST, 25 epochs",

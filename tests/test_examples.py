@@ -1,6 +1,9 @@
 from pathlib import Path
+from typing import Any
 
+import nbformat
 import pytest
+from nbclient import NotebookClient
 
 from dualstudent import UserError
 
@@ -67,3 +70,17 @@ def test_the_loop_of_ones_own_without_a_hook_is_stopped(hook: str) -> None:
     changes = MEAN_TEACHER if "step" in hook else temporal
     with pytest.raises(UserError, match=hook.split("(", maxsplit=1)[0].removeprefix("method.")):
         exec_own_loop(*changes, (hook, "pass"))
+
+
+@pytest.mark.filterwarnings("ignore")  # of Jupyter's packages, about each other
+def test_the_notebook_runs_from_top_to_bottom(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MPLBACKEND", raising=False)  # figures belong into the notebook
+    notebook: Any = nbformat.reads((EXAMPLES / "tour.ipynb").read_text(), as_version=4)  # type: ignore[no-untyped-call]
+    assert not any(cell.get("outputs") for cell in notebook.cells)  # none are kept
+    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": EXAMPLES}}).execute()
+    outputs = [out for cell in notebook.cells for out in cell.get("outputs", [])]
+    shown = str(outputs)
+    assert "of the labels met" in shown  # the bar of the classifier
+    assert shown.count("image/png") == 1
+    bars = [out for out in outputs if "steps" in str(out.get("data", {}).get("text/plain"))]
+    assert len(bars) == 3  # each is one line that was replaced again and again

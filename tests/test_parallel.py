@@ -3,14 +3,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from dualstudent import load_recipe
 from dualstudent.errors import UserError
 from dualstudent.parallel import count_cores, map_threads
-from dualstudent.training import distributed as processes
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs Linux")
@@ -25,17 +22,14 @@ def test_a_process_that_may_use_one_core_counts_one() -> None:
     assert answer.stdout == "1\n"
 
 
-def test_processes_of_a_run_share_the_cores(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_processes_of_a_run_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("joblib.cpu_count", lambda: 64)
-    monkeypatch.setattr(processes, "_start_follower", lambda *_: subprocess.Popen(["true"]))
-    for number, cores in ((1, 64), (8, 8), (100, 1)):
-        with processes.start_followers(
-            load_recipe("digits", [f"device.processes={number}"]), tmp_path
-        ):
-            assert count_cores() == cores
     assert count_cores() == 64
+    for name, value in (("RANK", "9"), ("WORLD_SIZE", "200"), ("LOCAL_RANK", "1")):
+        monkeypatch.setenv(name, value)
+    for number, cores in ((2, 32), (8, 8), (100, 1)):
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", str(number))
+        assert count_cores() == cores
 
 
 def double(number: int) -> int:

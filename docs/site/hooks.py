@@ -6,6 +6,7 @@ from the public interface, and a built page that would load anything from elsewh
 """
 
 import ast
+import json
 import posixpath
 import re
 from collections.abc import Iterable
@@ -19,12 +20,14 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[2]
 _BESIDE = ("RESULTS.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+_EXAMPLES = sorted((*ROOT.glob("examples/*.py"), *ROOT.glob("examples/*.ipynb")))
 _LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)(#[^)\s]*)?\)")
 # Page of the reference → the modules of the package whose public names are on it.
 _REFERENCE = {
     "training": (
         "Training",
-        "runs recipes training grid experiments optimization report signals errors generators",
+        "runs recipes training grid experiments frame progress loggers optimization report signals "
+        "errors generators",
     ),
     "data": ("Data", "data batch"),
     "methods": ("Methods and losses", "methods losses stability mixing"),
@@ -35,6 +38,14 @@ _REFERENCE = {
 _ELSEWHERE = {"Predictor": "using", "Predictions": "using", "predict": "using"}
 
 
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """List all examples in the navigation."""
+    for entry in config.nav or []:
+        if "Examples" in entry:
+            entry["Examples"] = [f"examples/{path.stem}.md" for path in _EXAMPLES]
+    return config
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add files beside ``docs/``, and the reference."""
     for name in _BESIDE:
@@ -42,9 +53,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for picture in sorted(ROOT.glob("results/**/*.png")):
         place = picture.relative_to(ROOT).as_posix()
         files.append(File.generated(config, place, abs_src_path=str(picture)))
-    for example in sorted(ROOT.glob("examples/*.py")):
-        text = f"# {example.name}\n\n```python\n{example.read_text('utf-8')}```\n"
-        files.append(File.generated(config, f"examples/{example.stem}.md", content=text))
+    for example in _EXAMPLES:
+        place = f"examples/{example.stem}.md"
+        files.append(File.generated(config, place, content=_show_example(example)))
     for name, text in _write_reference().items():
         files.append(File.generated(config, f"reference/{name}.md", content=text))
     return files
@@ -101,20 +112,36 @@ class _Loaded(HTMLParser):
         self.addresses += [value for name, value in attrs if name in names and value]
 
 
+def _show_example(path: Path) -> str:
+    """A program, or a notebook without its outputs, as Markdown."""
+    text = path.read_text("utf-8")
+    if path.suffix == ".py":
+        return f"# {path.name}\n\n```python\n{text}```\n"
+    cells = ((cell["cell_type"], "".join(cell["source"])) for cell in json.loads(text)["cells"])
+    return "\n\n".join(
+        source if kind == "markdown" else f"```python\n{source}\n```" for kind, source in cells
+    )
+
+
 def _write_reference() -> dict[str, str]:
     """Page → Markdown with a directive for each public name, module by module."""
     pages = {name: [f"# {title}", ""] for name, (title, _) in _REFERENCE.items()}
     owners = {module: name for name, (_, of) in _REFERENCE.items() for module in of.split()}
-    order = list(owners)
-    for module, name in sorted(
-        _list_public_names(), key=lambda pair: order.index(pair[0].split(".")[0])
-    ):
-        owner = _ELSEWHERE.get(name) or owners[module.split(".")[0]]
+    places = {module: place for place, module in enumerate(owners)}
+    for module, name in sorted(_list_public_names(), key=lambda pair: places[_find_top(pair[0])]):
+        owner = _ELSEWHERE.get(name) or owners[_find_top(module)]
         pages[owner].append(f"::: dualstudent.{module}{'' if module == name else f'.{name}'}")
     listed = [f"- [{title}]({name}.md)" for name, (title, _) in _REFERENCE.items()]
     text = "All that can be imported from `dualstudent`, as its docstrings describe it."
     index = ["# Reference", "", text, "", *listed, ""]
     return {"index": "\n".join(index)} | {name: "\n\n".join(of) for name, of in pages.items()}
+
+
+def _find_top(module: str) -> str:
+    top = module.split(".", maxsplit=1)[0]
+    if not any(top in of.split() for _, of in _REFERENCE.values()):
+        raise PluginError(f"docs/site/hooks.py: on which page of the reference is {module}?")
+    return top
 
 
 def _list_public_names() -> Iterable[tuple[str, str]]:

@@ -23,14 +23,18 @@ from .data.transforms.policy import Transforms as Transforms
 from .data.transforms.symmetry import is_mirroring_harmless as is_mirroring_harmless
 from .errors import UserError as UserError
 from .estimator import DualStudentClassifier as DualStudentClassifier
+from .estimator import SemiSupervisedKFold as SemiSupervisedKFold
+from .estimator import skip_unknown as skip_unknown
 from .experiments.compare import compare as compare
 from .export import export_run as export_run
 from .export import load_exported as load_exported
+from .frame import runs_frame as runs_frame
 from .generators import make_generator as make_generator
 from .grid import run_grid as run_grid
 from .labeling import write_labels as write_labels
 from .labeling.ranking import extract_features as extract_features
 from .labeling.ranking import select_for_labeling as select_for_labeling
+from .loggers import log_to as log_to
 from .methods import CS as CS
 from .methods import DNLL as DNLL
 from .methods import ICT as ICT
@@ -104,6 +108,7 @@ from .networks import as_student as as_student
 from .optimization.schedules import cosine as cosine
 from .optimization.schedules import rampup as rampup
 from .prediction import Prediction as Prediction
+from .progress import ProgressBar as ProgressBar
 from .recipes.reading import load_recipe as load_recipe
 from .recipes.schema import DeviceSettings as DeviceSettings
 from .recipes.schema import Recipe as Recipe
@@ -126,3 +131,4 @@ from .training.trunk_choice import try_trunk as try_trunk
 from .trunks.features import keep_features as keep_features
 from .trunks.trunk import FrozenTrunk as FrozenTrunk
 from .trunks.trunk import TrunkSettings as TrunkSettings
+from .trunks.trunk import build_trunk as build_trunk

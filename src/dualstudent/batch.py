@@ -47,6 +47,42 @@ def count_epoch_steps(labeled: int, unlabeled: int, size: int, labeled_size: int
     return unlabeled // max(1, size - labeled_size) if unlabeled else labeled // size
 
 
+@dataclass(frozen=True)
+class Shard:
+    """The part of every batch that one of several processes works on.
+
+    Attributes:
+        rank: number of the process, from 0.
+        world_size: number of processes.
+
+    Example:
+        >>> Shard(rank=1, world_size=2).select(torch.arange(6))
+        tensor([1, 3, 5])
+    """
+
+    rank: int = 0
+    world_size: int = 1
+
+    def select(self, rows: Tensor) -> Tensor:
+        """Take every ``world_size``-th row, starting at ``rank``."""
+        return rows[self.rank :: self.world_size]
+
+    def make_whole(self, rows: Tensor) -> Tensor:
+        """Make an empty tensor like ``rows`` for the rows of all processes."""
+        if self.world_size == 1:
+            return torch.empty_like(rows)
+        is_image = rows.dim() == 4 and not rows.is_contiguous()
+        return torch.empty(
+            (len(rows) * self.world_size, *rows.shape[1:]),
+            dtype=rows.dtype,
+            device=rows.device,
+            memory_format=torch.channels_last if is_image else torch.contiguous_format,
+        )
+
+
+WHOLE = Shard()
+
+
 @dataclass
 class Batch:
     """Views of B samples with their labels. The unlabeled samples come first.

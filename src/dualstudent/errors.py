@@ -12,6 +12,14 @@ class UserError(ValueError):
     """
 
 
+class WorldError(UserError):
+    """The environment variables that say which of several processes this is make no sense."""
+
+
+class UnheardError(UserError):
+    """An error of a process that its leader does not hear of, and so cannot tell the user."""
+
+
 class DataWarning(UserWarning):
     """Data are usable but not what was expected."""
 

@@ -1,29 +1,36 @@
 """Trains many runs, several at a time; interrupted grids continue, finished runs are kept."""
 
-import contextlib
-import multiprocessing
-import os
-import signal
 from collections.abc import Iterable, Mapping
-from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import Literal, Protocol, Self
 
 from dualstudent.errors import UserError
-from dualstudent.parallel import (
-    Progress,
-    call_when_parent_ends,
-    count_cores,
-    main_module_left_out,
-)
+from dualstudent.parallel import Progress, count_cores
+from dualstudent.pool import LocalPool
+from dualstudent.processes import find_world
+from dualstudent.ray_cluster import RayCluster
 from dualstudent.recipes.schema import Recipe
-from dualstudent.runs import train_or_resume
 from dualstudent.signals import Interrupted, StopRequest
 from dualstudent.training.callbacks import Callback
 from dualstudent.training.run import Run
+
+Where = Literal["local", "ray"]
+"""Where runs are trained: on this machine, or on a Ray cluster."""
+
+_SECONDS_BETWEEN_LOOKS = 1.0
+
+
+class _Workers(Protocol):
+    """Processes that train runs; leaving the block stops them with a checkpoint."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def submit(self, recipe: Recipe, folder: Path) -> Future[str]:
+        """Train or resume a run as soon as there is room; the result is an error, or empty."""
 
 
 def run_grid(
@@ -31,22 +38,26 @@ def run_grid(
     folder: Path,
     progress: Progress | None = None,
     workers: int | None = None,
+    on: Where = "local",
 ) -> dict[str, Run]:
-    """Train every recipe into its own folder, several at a time, with one thread each.
+    """Train every recipe into its own folder, several at a time.
 
     Finished runs are kept, interrupted ones continue exactly where they stopped.
 
     Args:
         recipes: name → recipe; the name is also the folder of the run in ``folder``.
-        folder: folder of the grid.
+        folder: folder of the grid; with Ray, one that all machines of the cluster share.
         progress: receives the number of epochs done in all runs, as steps.
-        workers: number of runs at a time; default: one with a GPU, else one per core.
+        workers: number of runs at a time here; default: one with a GPU, else one per core, with
+            one thread each. Ray runs as many as its cluster has room for.
+        on: where they are trained. ``"ray"`` uses the cluster that the environment variable
+            ``RAY_ADDRESS`` names, or starts one on this machine.
 
     Returns:
         Name → finished run.
 
     Raises:
-        Interrupted: after Ctrl-C, SIGTERM or SIGHUP; the same call continues.
+        Interrupted: after Ctrl-C, SIGTERM, SIGHUP or SIGUSR1; the same call continues.
         UserError: if a run fails; the others are stopped with a checkpoint.
 
     Example:
@@ -56,28 +67,26 @@ def run_grid(
         >>> runs["seed-0"].read_result()["error"]  # doctest: +SKIP
         15.05
     """
+    _check_started_once()
     progress = progress or Callback()
     runs = {name: Run(folder / name, recipe.imports) for name, recipe in recipes.items()}
-    done = dict.fromkeys(recipes, 0)  # epochs
-    waiting = [name for name in recipes if not runs[name].result.is_file()]
-    for name in recipes.keys() - set(waiting):
+    waiting = {name: recipe for name, recipe in recipes.items() if not runs[name].result.is_file()}
+    for name in recipes.keys() - waiting.keys():
         Run.open(folder / name, recipes[name].imports).check_recipe(recipes[name])
-        done[name] = recipes[name].epochs
-    progress.on_start(sum(done.values()), sum(r.epochs for r in recipes.values()))
-    at_a_time = workers or count_parallel_runs(recipes.values())
-    with StopRequest() as stop, _Workers(min(at_a_time, len(waiting))) as pool:
-        while waiting or pool.busy:
-            while waiting and pool.idle:
-                name = waiting.pop(0)
-                pool.begin(name, recipes[name], folder / name)
-            if news := pool.collect(seconds=1):
-                done |= news
-                progress.on_step(sum(done.values()))
+    epochs = _Epochs(runs, recipes)
+    progress.on_start(epochs.count(), sum(recipe.epochs for recipe in recipes.values()))
+    if not waiting:
+        return runs
+    with StopRequest() as stop, _start_workers(on, waiting, folder, workers) as pool:
+        futures = {pool.submit(recipe, folder / name): name for name, recipe in waiting.items()}
+        while futures:
+            finished, _ = wait(futures, _SECONDS_BETWEEN_LOOKS, FIRST_COMPLETED)
+            progress.on_step(epochs.count())
             if stop.received:
-                finished = sum(run.result.is_file() for run in runs.values())
-                raise Interrupted(
-                    stop.received, f"{finished} of {len(runs)} runs", "the same command"
-                )
+                done = sum(run.result.is_file() for run in runs.values())
+                raise Interrupted(stop.received, f"{done} of {len(runs)} runs", "the same command")
+            for future in finished:
+                _check_success(futures.pop(future), future)
     return runs
 
 
@@ -86,107 +95,54 @@ def count_parallel_runs(recipes: Iterable[Recipe]) -> int:
     return 1 if any(recipe.device.gpu for recipe in recipes) else count_cores()
 
 
-class _Workers:
-    """Processes that train runs; leaving the block stops them with a checkpoint."""
-
-    def __init__(self, count: int) -> None:
-        context = multiprocessing.get_context("spawn")  # fork breaks torch's threads
-        self._processes: dict[Connection, SpawnProcess] = {}
-        for _ in range(count):
-            here, there = context.Pipe()
-            process = context.Process(target=_work, args=(there,))
-            with main_module_left_out():
-                process.start()
-            there.close()
-            self._processes[here] = process
-        self.idle = list(self._processes)
-        self.busy: dict[Connection, str] = {}  # the name of the run
-
-    def __enter__(self) -> "_Workers":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for connection, process in self._processes.items():
-            if connection in self.busy:
-                process.terminate()  # it writes its checkpoint and ends
-            connection.close()
-        for process in self._processes.values():
-            process.join()
-
-    def begin(self, name: str, recipe: Recipe, folder: Path) -> None:
-        connection = self.idle.pop()
-        try:
-            connection.send((name, recipe, folder))
-        except ConnectionError as error:
-            raise UserError(_describe_death(name)) from error
-        self.busy[connection] = name
-
-    def collect(self, seconds: float) -> dict[str, int]:
-        """Wait for news up to ``seconds``; return name → epochs done."""
-        epochs = {}
-        for connection in wait(list(self.busy), seconds):
-            assert isinstance(connection, Connection)
-            name = self.busy[connection]
-            message = _receive(connection, name)
-            if isinstance(message, int):
-                epochs[name] = message
-            elif message:
-                raise UserError(message)
-            else:
-                del self.busy[connection]
-                self.idle.append(connection)
-        return epochs
+def _start_workers(
+    on: Where, recipes: Mapping[str, Recipe], folder: Path, workers: int | None
+) -> _Workers:
+    if on == "ray":
+        return RayCluster(recipes, folder)
+    return LocalPool(min(workers or count_parallel_runs(recipes.values()), len(recipes)))
 
 
-class _Reporter(Callback):
-    """Sends the number of finished epochs to the parent."""
-
-    def __init__(self, connection: Connection, epochs: int) -> None:
-        self._connection, self._epochs = connection, epochs
-
-    def on_start(self, step: int, total: int) -> None:
-        _send(self._connection, self._epochs * step // total)
-
-    def on_epoch(self, record: dict[str, Any]) -> None:
-        _send(self._connection, int(record["epoch"]))
-
-
-def _work(connection: Connection) -> None:
-    os.setsid()  # the parent handles Ctrl-C and stops every worker once
-    call_when_parent_ends(lambda: os.kill(os.getpid(), signal.SIGTERM))  # with a checkpoint
-    torch.set_num_threads(1)
-    while True:
-        try:
-            name, recipe, folder = connection.recv()
-        except (EOFError, ConnectionError):  # the parent has finished or died
-            return
-        try:
-            train_or_resume(recipe, folder, _Reporter(connection, recipe.epochs))
-        except Interrupted:
-            return
-        except (UserError, OSError) as error:
-            _send(connection, f"{name}: {error}")
-        else:
-            _send(connection, "")
-
-
-def _send(connection: Connection, message: int | str) -> None:
-    """Send the number of epochs done, or at the end of a run an error; empty if it succeeded."""
-    # The parent has closed the connection; it is reset if messages were left unread.
-    with contextlib.suppress(ConnectionError):
-        connection.send(message)
-
-
-def _receive(connection: Connection, name: str) -> int | str:
+def _check_success(name: str, future: Future[str]) -> None:
     try:
-        message: int | str = connection.recv()
-    except (EOFError, ConnectionError):
-        return _describe_death(name)
-    return message
+        problem = future.result()
+    except BrokenProcessPool as error:
+        raise UserError(
+            "one of the processes that train died, perhaps for lack of memory; close other "
+            "programs, and the same command continues"
+        ) from error
+    if problem:
+        raise UserError(f"{name}: {problem}")
 
 
-def _describe_death(name: str) -> str:
-    return (
-        f"{name}: its process died, perhaps for lack of memory; close other programs, and the "
-        "same command continues"
-    )
+def _check_started_once() -> None:
+    world = find_world()
+    if world is not None and world.size > 1:
+        raise UserError(
+            f"{world.launcher} started {world.size} processes, but many runs need one that starts "
+            "them; leave it out, and set device.processes for each run, or use Ray"
+        )
+
+
+class _Epochs:
+    """Counts the epochs that all runs have done, by their metrics, wherever they are trained."""
+
+    def __init__(self, runs: Mapping[str, Run], recipes: Mapping[str, Recipe]) -> None:
+        self._missing = {runs[name]: recipe.epochs for name, recipe in recipes.items()}
+        self._seen: dict[Run, tuple[int, int]] = {}  # size of the metrics, epochs in them
+        self._finished = self._most = 0
+
+    def count(self) -> int:
+        for run in [run for run in self._missing if run.result.is_file()]:
+            self._finished += self._missing.pop(run)
+        self._most = max(self._most, self._finished + sum(map(self._look, self._missing)))
+        return self._most  # an epoch that a lost machine has to repeat was done once
+
+    def _look(self, run: Run) -> int:
+        try:
+            size = run.metrics.stat().st_size
+            if size != self._seen.get(run, (-1, 0))[0]:
+                self._seen[run] = size, run.metrics.read_bytes().count(b"\n")
+        except OSError:  # not begun yet
+            return 0
+        return self._seen[run][1]

@@ -1,7 +1,6 @@
 """Cores, child processes and threads."""
 
 import multiprocessing
-import os
 import sys
 import threading
 from collections import deque
@@ -11,7 +10,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Protocol, TypeVar
 
-PROCESSES = "DUALSTUDENT_PROCESSES"  # environment variable: how many processes share the run
+from dualstudent.processes import find_world
 
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
@@ -28,7 +27,8 @@ def count_cores() -> int:
     """
     from joblib import cpu_count  # knows container quotas; imported here because it loads slowly
 
-    return max(1, int(cpu_count()) // int(os.environ.get(PROCESSES, "1")))
+    world = find_world()
+    return max(1, int(cpu_count()) // (world.local_size if world else 1))
 
 
 def call_when_parent_ends(act: Callable[[], object]) -> None:

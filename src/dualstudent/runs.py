@@ -1,19 +1,26 @@
 """Trains and resumes runs, and writes the report page at the end."""
 
+import json
+import shutil
+import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 
 from dualstudent.data.prepared import PreparedData
-from dualstudent.errors import escape_line
+from dualstudent.errors import UserError, escape_line
+from dualstudent.processes import find_world
 from dualstudent.recipes.schema import Recipe
 from dualstudent.report.page import write_report
+from dualstudent.sealed import hash_file
 from dualstudent.training.callbacks import Callback
-from dualstudent.training.distributed import start_followers
+from dualstudent.training.distributed import Team, join_team
 from dualstudent.training.model import load_trained
 from dualstudent.training.recorder import Recorder
-from dualstudent.training.run import Run
-from dualstudent.training.trainer import Trainer
+from dualstudent.training.run import Run, list_versions
+from dualstudent.training.trainer import Trainer, use_data
 
 
 def train(
@@ -24,6 +31,9 @@ def train(
     opponent: Recipe | None = None,
 ) -> Run:
     """Train a recipe into a new folder and write its report page.
+
+    With ``device.processes``, other processes of this machine share each batch. If torchrun or
+    srun started this one, those that they started do, on all machines; each must call this.
 
     Args:
         recipe: the recipe.
@@ -39,7 +49,7 @@ def train(
 
     Raises:
         UserError: if recipe, data and folder do not fit together; nothing is written.
-        Interrupted: after Ctrl-C, SIGTERM or SIGHUP; :func:`resume` continues.
+        Interrupted: after Ctrl-C, SIGTERM, SIGHUP or SIGUSR1; :func:`resume` continues.
 
     Example:
         >>> from dualstudent import load_recipe
@@ -49,12 +59,15 @@ def train(
     """
     folder = Path(folder)
     Run.check_free(folder)
-    with start_followers(recipe, folder):
-        trainer = Trainer(recipe, data)
-        run = Run.create(folder, trainer.recipe, trainer.data, opponent)
-        with run.lock():
+    with join_team(recipe, partial(train, recipe, folder)) as team:
+        trainer = Trainer(recipe, data, partial(_agree, team, recipe, None), team=team)
+        team.lead(lambda: Run.create(folder, trainer.recipe, trainer.data, opponent))
+        run = Run(folder, recipe.imports)
+        _check_visible(run, team, recipe.device.start_limit)
+        with _lock(run):
             Recorder(trainer, run, callbacks).run_to_end()
-    _draw_page(run, lambda: trainer)
+        if team.leads:
+            _draw_page(run, lambda: trainer)
     return run
 
 
@@ -63,6 +76,7 @@ def resume(
     callbacks: Callback | Sequence[Callback] = (),
     data: PreparedData | None = None,
     imports: Iterable[str] = (),
+    processes: int | None = None,
 ) -> Run:
     """Continue a run exactly from its last checkpoint; a finished run is not changed.
 
@@ -71,10 +85,12 @@ def resume(
         callbacks: receive the progress.
         data: the data that :func:`train` was given, if any.
         imports: import paths of your networks and methods that its recipe names.
+        processes: number of processes of this machine that share each batch; default: as before.
+            With another number, all is the same except how sums are rounded, and batch norm.
 
     Raises:
         UserError: if there is no run, or its data have changed.
-        Interrupted: after Ctrl-C, SIGTERM or SIGHUP.
+        Interrupted: after Ctrl-C, SIGTERM, SIGHUP or SIGUSR1.
     """
     run = Run.open(Path(folder), imports)
     if run.result.is_file():
@@ -88,31 +104,70 @@ def resume(
             stacklevel=2,
         )
     recipe = run.read_recipe()
-    with run.lock(), start_followers(recipe, run.folder):
-        trainer = Trainer(recipe, data, run.check_same_data)
+    device = recipe.device.model_copy(update={"nodes": 1, "processes": processes or 1})
+    if processes is None and find_world() is None:
+        device = recipe.device
+    here = recipe.model_copy(update={"device": device})
+    follow = partial(resume, run.folder, imports=run.imports, processes=processes)
+    with _lock(run), join_team(here, follow) as team:
+        trainer = Trainer(here, data, partial(_agree, team, recipe, run), team=team)
         recorder = Recorder(trainer, run, callbacks)
         recorder.restore()
         recorder.run_to_end()
-    _draw_page(run, lambda: trainer)
+        if team.leads:
+            _draw_page(run, lambda: trainer)
     return run
 
 
 def train_or_resume(
-    recipe: Recipe, folder: Path | str, callbacks: Callback | Sequence[Callback] = ()
+    recipe: Recipe,
+    folder: Path | str,
+    callbacks: Callback | Sequence[Callback] = (),
+    data: PreparedData | None = None,
 ) -> Run:
     """Train into a new folder, or resume the run in it, which must have the same recipe."""
     folder = Path(folder)
     if not folder.exists() or not any(folder.iterdir()):
-        return train(recipe, folder, callbacks)
-    Run.open(folder, recipe.imports).check_recipe(recipe)
-    return resume(folder, callbacks, imports=recipe.imports)
+        return train(recipe, folder, callbacks, data)
+    Run.open(folder, recipe.imports).check_recipe(use_data(recipe, data))
+    return resume(folder, callbacks, data, recipe.imports)
 
 
-def follow(recipe: Recipe, folder: Path) -> None:
-    """Train as a follower in the run in ``folder``, which another process leads."""
-    recorder = Recorder(Trainer(recipe), Run(folder, recipe.imports))
-    recorder.restore()
-    recorder.run_to_end()
+def _lock(run: Run) -> AbstractContextManager[None]:
+    """Lock the run if this process leads."""
+    world = find_world()
+    return run.lock() if world is None or world.leads else nullcontext()
+
+
+def _agree(team: Team, recipe: Recipe, run: Run | None, data: PreparedData) -> None:
+    """Check that the data are those of the run, and that all processes have the same."""
+    if run is not None:
+        run.check_same_data(data)
+    if team.shard.world_size > 1:
+        team.agree(
+            {
+                "recipe": recipe.model_dump_json(exclude={"description", "device"}),
+                "set of images or labels": data.fingerprint(),
+                "version of some package": json.dumps(list_versions()),
+                "folder of the run": "new" if run is None else hash_file(run.about),
+            }
+        )
+
+
+def _check_visible(run: Run, team: Team, limit: float) -> None:
+    """Check that all processes see the new folder; otherwise it is removed."""
+    if team.shard.world_size == 1:
+        return
+    deadline = time.monotonic() + limit  # network disks take their time to tell
+    while not run.about.is_file() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    hidden = f"does not see {run.folder.resolve()}; choose an --out that all machines share"
+    try:
+        team.check_all("" if run.about.is_file() else hidden)
+    except UserError:
+        if team.leads:
+            shutil.rmtree(run.folder)
+        raise
 
 
 def _draw_page(run: Run, trained: Callable[[], Trainer]) -> None:

@@ -1,4 +1,4 @@
-"""Clean stops on Ctrl-C, on SIGTERM, and when the terminal is closed."""
+"""Clean stops on Ctrl-C, on SIGTERM, when the terminal is closed, and before SLURM ends a job."""
 
 import signal
 import threading
@@ -21,13 +21,13 @@ class Interrupted(Exception):
         super().__init__(f"{name} after {done}; continue with: {command}")
 
 
-STOPS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+STOPS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1})
 
 
 class StopRequest:
     """While entered, records a stop signal instead of stopping; a second Ctrl-C stops at once.
 
-    Further SIGTERM and SIGHUP are ignored, because a closing terminal may send SIGHUP twice.
+    Further signals of the others are ignored, because a closing terminal may send SIGHUP twice.
     SIGHUP stays ignored where it already is, as under nohup.
 
     Attributes:

@@ -23,7 +23,13 @@ from dualstudent.training.fine_tuning import start_from_labels
 from dualstudent.training.gain import compute_gain, measure_gain
 from dualstudent.training.inspection import inspect_features
 from dualstudent.training.model import load_trained
-from dualstudent.training.on_features import LABELS_ALONE, compare_by_folds, compare_on_test
+from dualstudent.training.on_features import (
+    LABELS_ALONE,
+    SHORTER,
+    compare_by_folds,
+    compare_on_test,
+    divide_labels,
+)
 from dualstudent.training.run import Run
 from dualstudent.training.trainer import LossNotFinite, Trainer
 
@@ -52,6 +58,14 @@ def can_cross_validate(recipe: Recipe, data: PreparedData) -> bool:
     if recipe.trunk is None or len(data.test_labels) or data.is_target is not None:
         return False
     return int(torch.bincount(data.labels[data.labeled]).max()) > 1  # a label must be left
+
+
+def count_trainings(recipe: Recipe, data: PreparedData) -> float:
+    """Count the trainings of full length that a run takes, with those of cross-validation."""
+    if not can_cross_validate(recipe, data):
+        return 1.0
+    folds = int(divide_labels(data, recipe.seed).max()) + 1
+    return 1 + folds / SHORTER
 
 
 def make_opponent(recipe: Recipe, data: PreparedData) -> Recipe | None:

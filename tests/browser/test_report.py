@@ -184,6 +184,15 @@ def test_nothing_is_wider_than_a_small_screen(opened: Opened, name: str, width: 
     assert page.evaluate("[...document.images].every((image) => image.naturalWidth > 0)")
 
 
+@pytest.mark.parametrize("name", ["few", "two"])
+def test_a_matrix_of_ten_classes_is_shown_whole(opened: Opened, name: str) -> None:
+    """Also beside another one, and with long names, which stand upright."""
+    regions = opened(name, width=1100).locator(".scroll:has(.matrix)").all()
+    assert regions
+    for region in regions:
+        assert region.evaluate("(e) => e.scrollWidth <= e.clientWidth")
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_everything_has_a_name_and_headings_a_level(opened: Opened, name: str) -> None:
     page = opened(name)

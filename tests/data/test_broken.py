@@ -66,15 +66,21 @@ def test_a_share_of_0_accepts_none(tmp_path: Path) -> None:
         tally.raise_too_many()
 
 
-def test_processes_that_share_a_log_name_and_count_each_once(tmp_path: Path) -> None:
-    tallies = [Tally(0.5), Tally(0.5)]
-    for tally in tallies:
-        tally.write_to(tmp_path / "log.txt")
-    tallies[0].add(10, ["a.JPEG: cut off"])
-    tallies[1].add(10, ["a.JPEG: cut off", "b.JPEG: no image"])
+def test_only_the_leader_writes_what_each_process_finds_once(tmp_path: Path) -> None:
+    leader, follower = Tally(0.5), Tally(0.5)
+    leader.write_to(tmp_path / "log.txt")
+    follower.keep_for_leader()
+    leader.add(10, ["a.JPEG: cut off"])
+    for _ in range(2):
+        follower.add(10, ["a.JPEG: cut off", "b.JPEG: no image"])
+    assert (tmp_path / "log.txt").read_text() == "a.JPEG: cut off\n"
+    assert follower.has_unheard
+    leader.report(follower.take_unheard())
 
     assert (tmp_path / "log.txt").read_text() == "a.JPEG: cut off\nb.JPEG: no image\n"
-    assert [tally.count for tally in tallies] == [2, 2]
+    assert leader.count == 2
+    assert not follower.has_unheard
+    assert follower.take_unheard() == []
 
 
 def test_too_many_broken_images_of_another_process_are_in_the_log(tmp_path: Path) -> None:

@@ -142,6 +142,12 @@ def test_labels_of_the_target_need_a_target() -> None:
         DataSettings(source="mnist-5k", target_labels=10)
 
 
+def test_labels_of_the_target_that_cannot_be_balanced_are_named() -> None:
+    settings = DataSettings(source="digits-8x8", target="mnist-5k", image_size=8, target_labels=5)
+    with pytest.raises(UserError, match=r"data\.target_labels = 5 .* multiple of 10"):
+        prepare(settings, seed=0)
+
+
 @pytest.mark.parametrize(("labels", "repeated"), [(10, 10), (500, 2)])
 def test_labels_of_the_target_are_drawn_more_often_than_others(labels: int, repeated: int) -> None:
     settings = DataSettings(

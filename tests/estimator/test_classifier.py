@@ -320,9 +320,15 @@ def test_very_few_samples_are_enough(samples: int) -> None:
 
 
 def test_progress_is_printed_on_request(capsys: pytest.CaptureFixture[str]) -> None:
-    for verbose, lines in ((0, 0), (1, 10), (2, 20)):
-        quick(epochs=20, verbose=verbose).fit(X_IRIS, few(Y_IRIS))
-        assert len(capsys.readouterr().out.splitlines()) == lines
+    probabilities = []
+    for verbose, lines in ((0, 0), (1, 1), (2, 20)):  # a file has no bars, but a line at the end
+        classifier = quick(epochs=20, verbose=verbose).fit(X_IRIS, few(Y_IRIS))
+        probabilities.append(classifier.predict_proba(X_IRIS))
+        out = capsys.readouterr().out.splitlines()
+        assert len(out) == lines
+        assert all("of the labels met" in line for line in out)
+    assert (probabilities[0] == probabilities[1]).all()
+    assert (probabilities[0] == probabilities[2]).all()
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def one_after_the_other(
-    recipes: Mapping[str, Recipe], folder: Path, progress: Progress | None
+    recipes: Mapping[str, Recipe], folder: Path, progress: Progress | None, on: str
 ) -> dict[str, Run]:
     """In place of the grid, whose processes take longer to start than these runs take."""
     return {name: train_or_resume(recipe, folder / name) for name, recipe in recipes.items()}

@@ -5,10 +5,8 @@ import numpy as np
 import pytest
 import torch
 
-from dualstudent import UserError, train
 from dualstudent.methods import FlexMatch, FlexMatchSettings
 from tests.support.linear_student import LinearSoftmax
-from tests.support.recipes import small_recipe
 from tests.support.strong_views import (
     SAMPLES,
     TASK,
@@ -76,12 +74,6 @@ def test_of_a_sample_twice_in_a_batch_the_last_prediction_counts() -> None:
     weak = torch.tensor([[0.9, 0.1, 0.0], [0.1, 0.9, 0.0], [0.0, 0.2, 0.8]])
     method.choose(weak, weak, torch.tensor([7, 7, 3]))
     assert method.learned[[3, 7]].tolist() == [2, 1]
-
-
-def test_several_processes_are_refused(tmp_path: Any) -> None:
-    changes = ["method.name=flexmatch", "transforms.strong.noise=0.5", "device.processes=2"]
-    with pytest.raises(UserError, match="flexmatch"):
-        train(small_recipe(*changes), tmp_path / "run")
 
 
 def test_progress_is_between_0_and_1() -> None:

@@ -217,5 +217,9 @@ def test_methods_on_features_get_settings_for_vectors() -> None:
     photos = ImageFacts(3, 224, 100, 3_000, may_be_mirrored=True, gpu=None, on_features=True)
     vat = choose_recipe(photos, {"method": {"name": "vat"}}).table["method"]
     assert vat["epsilon"] == pytest.approx(8 * math.sqrt(1280 / 3072))
+    both = {"method": {"name": "vat"}, "trunk": {"name": "efficientnet-lite0+2"}}
+    table = choose_recipe(photos, both).table
+    assert table["method"]["epsilon"] == pytest.approx(8 * math.sqrt(2560 / 3072))
+    assert table["optimizer"]["learning_rate"] == pytest.approx(0.0015)  # as 0.003 for half as many
     imbalanced = choose_recipe(photos, {"method": {"name": "imbalanced-student"}}).table["method"]
     assert imbalanced["strong_network"]["name"] == "mlp"

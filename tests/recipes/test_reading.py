@@ -23,6 +23,7 @@ def test_every_recipe_of_the_package_is_valid_and_survives_being_written(
 def test_the_digits_recipe_is_appendix_d() -> None:
     recipe = load_recipe("usps-mnist")
     assert (recipe.data.source, recipe.data.target, recipe.data.labels) == ("usps", "mnist", "all")
+    assert recipe.network.model_dump(include={"name", "pool"}) == {"name": "digits-cnn", "pool": 6}
     assert (recipe.batch.size, recipe.batch.labeled) == (256, 32)
     assert (recipe.schedule.epochs, recipe.schedule.rampup_epochs) == (100, 5)
     assert recipe.optimizer == SGDSettings(learning_rate=0.1, momentum=0.9, weight_decay=1e-4)

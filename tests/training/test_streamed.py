@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from dualstudent import Run, UserError, export_run, resume, train
+from dualstudent.batch import Shard
 from dualstudent.data.batching.loader import BatchLoader
-from dualstudent.data.batching.samplers import Shard
 from dualstudent.data.datasets import ImageFiles
 from dualstudent.data.prepare import prepare
 from dualstudent.training.model import evaluate_run

@@ -1,6 +1,7 @@
 """Arguments that several commands share."""
 
 import re
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +18,14 @@ Imports = Annotated[
         help="Let the run use this network or method of your own; it runs its code.",
     ),
 ]
+Loggers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--log",
+        metavar="NAME",
+        help="Also send the metrics to tensorboard, mlflow or wandb; may be repeated.",
+    ),
+]
 Changes = Annotated[
     list[str] | None,
     typer.Option(
@@ -24,6 +33,22 @@ Changes = Annotated[
         metavar="KEY=VALUE",
         help="Change a setting, for example data.labels=20; may be repeated. docs/recipes.md "
         "lists them.",
+    ),
+]
+
+
+class Engine(StrEnum):
+    """Where the runs of an experiment are trained."""
+
+    local = "local"
+    ray = "ray"
+
+
+On = Annotated[
+    Engine,
+    typer.Option(
+        help="Train on this machine, or on a Ray cluster: the one of RAY_ADDRESS, or a new one "
+        "here. All its machines must share the folder --out."
     ),
 ]
 _SECONDS = {"s": 1, "min": 60, "h": 3600}

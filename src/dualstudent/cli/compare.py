@@ -12,7 +12,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from dualstudent.cli.arguments import Changes
+from dualstudent.cli.arguments import Changes, Engine, On
 from dualstudent.cli.console import console, print_line
 from dualstudent.report.format import format_count
 
@@ -69,6 +69,7 @@ def compare(
     out: Annotated[
         Path | None, typer.Option(help="Folder of the results; default: runs/compare/NAME.")
     ] = None,
+    on: On = Engine.local,
 ) -> None:
     """Compare methods, for example [bold]dualstudent compare demo --methods vat,supervised[/bold].
 
@@ -90,6 +91,7 @@ def compare(
             out,
             baselines,
             ceiling,
+            on.value,
         )
     )
 
@@ -99,9 +101,9 @@ def _split(text: str) -> list[str]:
 
 
 def _run(request: "ComparisonRequest") -> None:
-    from dualstudent.cli.progress import show_progress
     from dualstudent.experiments.compare import run_comparison
     from dualstudent.experiments.comparison import plan_comparison
+    from dualstudent.progress import show_progress
 
     with show_progress(console, unit="done") as progress:
         comparison = plan_comparison(request, progress.make_callback("preparing"))

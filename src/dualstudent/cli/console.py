@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from dualstudent.errors import UserError, escape_line
+from dualstudent.errors import UnheardError, UserError, WorldError, escape_line
+from dualstudent.processes import find_world
 from dualstudent.signals import Interrupted
 
 console = Console(emoji=False)  # a name may hold :x:
@@ -25,15 +26,20 @@ def print_message(kind: str, color: str, text: object) -> None:
 
 
 def run_command(command: Callable[[], object]) -> None:
-    """Run a command; user errors, file errors and stops become one line and an exit code."""
+    """Run a command; user errors, file errors and stops become one line and an exit code.
+
+    Of several processes that share a run, only the leader prints.
+    """
     try:
+        world = find_world()
+        console.quiet = messages.quiet = world is not None and not world.leads
         command()
     except UserError as error:
-        print_message("error", "red", error)
+        _print_error(error)
         sys.exit(2)
     except OSError as error:
         text = f"{error.filename}: {error.strerror}" if error.filename else error
-        print_message("error", "red", text)
+        _print_error(UserError(text))
         sys.exit(2)
     except Interrupted as stop:
         print_message("stopped", "yellow", stop)
@@ -42,3 +48,14 @@ def run_command(command: Callable[[], object]) -> None:
         if isinstance(end.__context__, BrokenPipeError):  # the reader, such as head, has enough
             sys.exit(128 + signal.SIGPIPE)
         raise
+
+
+def _print_error(error: UserError) -> None:
+    world = None if isinstance(error, WorldError) else find_world()
+    if world is not None:
+        from dualstudent.training.distributed import settle
+
+        error = settle(error)
+        if isinstance(error, UnheardError) and (world.rank == 1 or world.local_rank == 0):
+            messages.quiet = False
+    print_message("error", "red", error)

@@ -14,7 +14,7 @@ from dualstudent.report.format import format_duration, format_percent
 from dualstudent.signals import Interrupted
 
 if TYPE_CHECKING:
-    from dualstudent.cli.progress import ProgressDisplay
+    from dualstudent.progress import ProgressDisplay
     from dualstudent.training.run import Run
 
 _RECIPES = {"supervised": "demo-supervised", "Dual Student": "demo"}
@@ -58,7 +58,7 @@ def demo(
 
 def _train_all(folder: Path, seeds: int) -> "list[dict[str, Run]]":
     """The baseline and Dual Student on the same labels, for each seed."""
-    from dualstudent.cli.progress import show_progress
+    from dualstudent.progress import show_progress
 
     try:
         with show_progress(console) as progress:

@@ -26,8 +26,8 @@ def label(
 
     Says how far each prediction can be trusted, and which are good enough to use as labels.
     """
-    from dualstudent.cli.progress import show_progress
     from dualstudent.labeling import write_labels
+    from dualstudent.progress import show_progress
     from dualstudent.training.run import Run
 
     opened = Run.open(run, imports or ())

@@ -1,6 +1,7 @@
 """Training on own images: check them, choose a recipe, and say why."""
 
 import shlex
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -15,22 +16,27 @@ from dualstudent.cli.check import (
     summarize_check,
 )
 from dualstudent.cli.console import console, print_line
-from dualstudent.cli.progress import show_progress
 from dualstudent.data.images.cache import DecodedImages, decode_images, measure_images
 from dualstudent.data.images.check import DataCheck, check_images
 from dualstudent.data.images.decoding import Channels
 from dualstudent.data.images.listing import Listing
 from dualstudent.data.prepare import OWN_IMAGE_SIZE, prepare
 from dualstudent.data.prepared import PreparedData
+from dualstudent.progress import show_progress
 from dualstudent.recipes.own_images import choose_form, complete_recipe
 from dualstudent.recipes.schema import Recipe
 from dualstudent.report.format import format_estimate
 from dualstudent.training.forecast import estimate_seconds, fit_epochs
 from dualstudent.training.inspection import inspect_features
 from dualstudent.training.run import Run
-from dualstudent.training.trunk import use_trunk
+from dualstudent.training.trunk import use_trunk, use_trunk_within
 from dualstudent.training.trunk_choice import choose_trunk
-from dualstudent.worth import can_measure, learns_from_unlabeled, make_opponent
+from dualstudent.worth import (
+    can_measure,
+    count_trainings,
+    learns_from_unlabeled,
+    make_opponent,
+)
 
 
 @dataclass(frozen=True)
@@ -58,9 +64,11 @@ def choose_recipe(
     Returns:
         The recipe, the data, and the recipe for the labels alone, if there is to be one.
     """
-    chosen = _choose(asked, asked.data.list_images(), changes, baseline)
+    started = time.monotonic()
+    chosen = _choose(asked, asked.data.list_images(), changes, baseline, budget)
     if budget is not None:
-        chosen = _fit_into(budget, chosen)
+        features = 0.0 if chosen.recipe.trunk is None else time.monotonic() - started
+        chosen = _fit_into(budget, budget - features, chosen)
     recipe, data = chosen.recipe, chosen.data
     print_line(console, "the recipe chosen for these images; change anything by --set KEY=VALUE:")
     for key, reason in chosen.reasons.items():
@@ -114,17 +122,24 @@ def print_next_steps(run: Run) -> None:
     print_line(console, f"to see what to label next: dualstudent label {folder} -o labels.csv")
 
 
-def _fit_into(budget: float, chosen: _Chosen) -> _Chosen:
-    """Choose as many epochs as fit into ``budget`` seconds, with the training on labels alone."""
+def _fit_into(budget: float, left: float, chosen: _Chosen) -> _Chosen:
+    """Choose as many epochs as fit into what is left of a budget, with all that is compared."""
+    trainings = count_trainings(chosen.recipe, chosen.data)
     for _ in range(2):  # how often it is evaluated depends on the length, and costs time as well
-        epochs = fit_epochs(chosen.recipe, chosen.data, budget, chosen.opponent)
+        epochs = fit_epochs(chosen.recipe, chosen.data, left, chosen.opponent, trainings)
         if chosen.recipe.trunk is not None and epochs >= chosen.recipe.epochs:
             return chosen  # heads on features are done by then; more would only fit the few labels
         changes = [*chosen.changes, f"schedule.epochs={epochs}"]
         recipe, _ = complete_recipe(chosen.asked, chosen.found, changes)
         opponent = make_opponent(recipe, chosen.data) if chosen.opponent else None
-        together = ", with the training on labels alone" if opponent else ""
-        why = f"as many as fit into {format_estimate(budget)} here{together}"
+        why = f"as many as fit into {format_estimate(budget)} here"
+        parts = {
+            "features": recipe.trunk is not None,
+            "the training on labels alone": opponent is not None,
+            "cross-validation": trainings > 1,
+        }
+        if counted := [name for name, is_there in parts.items() if is_there]:
+            why += f", with {' and '.join(counted)}"
         reasons = chosen.reasons | {"schedule.epochs": why}
         chosen = replace(chosen, recipe=recipe, opponent=opponent, reasons=reasons)
     return chosen
@@ -145,7 +160,13 @@ def _describe_baseline(chosen: _Chosen) -> str:
     return ""
 
 
-def _choose(asked: Recipe, listing: Listing, changes: Sequence[str], baseline: bool) -> _Chosen:
+def _choose(
+    asked: Recipe,
+    listing: Listing,
+    changes: Sequence[str],
+    baseline: bool,
+    budget: float | None = None,
+) -> _Chosen:
     with show_progress(console, "files") as progress:
         measured = measure_images(listing, progress=progress.make_callback("measuring"))
         trying = progress.make_callback("trying a trunk")
@@ -159,7 +180,15 @@ def _choose(asked: Recipe, listing: Listing, changes: Sequence[str], baseline: b
         reasons[key] = f"{reasons[key]}; {reason}"
     if recipe.data.channels != channels:  # gray images that are stored in color
         images = _decode(listing, size, recipe.data.channels)
-    data = _prepare(recipe, images)
+    if budget is None or recipe.trunk is None:
+        data = _prepare(recipe, images)
+    else:
+        most = recipe.trunk
+        recipe, data = _prepare_within(budget / 2, recipe, images)
+        for key in ("weak_views", "strong_views"):
+            changes = [*changes, f"trunk.{key}={attrgetter(key)(recipe.trunk)}"]
+            if recipe.trunk != most:
+                reasons[f"trunk.{key}"] = "as many as can be computed in half of the budget"
     opponent = make_opponent(recipe, data) if baseline else None
     return _Chosen(asked, changes, recipe, opponent, reasons, data, found)
 
@@ -187,3 +216,12 @@ def _prepare(recipe: Recipe, images: DecodedImages | None = None) -> PreparedDat
         return data
     with show_progress(console, "views") as progress:
         return use_trunk(recipe, data, progress.make_callback("computing features"))
+
+
+def _prepare_within(
+    seconds: float, recipe: Recipe, images: DecodedImages
+) -> tuple[Recipe, PreparedData]:
+    """Like :func:`_prepare`, with as many views as there is time for."""
+    data = prepare(recipe.data, recipe.seed, recipe.transforms, recipe.normalization, images)
+    with show_progress(console, "views") as progress:
+        return use_trunk_within(seconds, recipe, data, progress.make_callback("computing features"))

@@ -33,8 +33,8 @@ def predict(
     imports: Imports = None,
 ) -> None:
     """Classify images with a trained model: label, probability, and whether it is stable."""
-    from dualstudent.cli.progress import show_progress
     from dualstudent.cli.results import describe_network
+    from dualstudent.progress import show_progress
     from dualstudent.training.predictor import list_predictions, write_predictions
     from dualstudent.training.run import Run
 

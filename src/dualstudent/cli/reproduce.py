@@ -8,7 +8,7 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from dualstudent.cli.arguments import Changes
+from dualstudent.cli.arguments import Changes, Engine, On
 from dualstudent.cli.console import console, print_line
 from dualstudent.cli.results import print_comparison
 from dualstudent.errors import UserError
@@ -50,6 +50,7 @@ def reproduce(
     list_: Annotated[
         bool, typer.Option("--list", help="List all experiments, or only WHAT, and their cost.")
     ] = False,
+    on: On = Engine.local,
 ) -> None:
     """Repeat a table or figure of the paper, for example [bold]dualstudent reproduce table1[/bold].
 
@@ -63,13 +64,13 @@ def reproduce(
         raise UserError("name an experiment; 'dualstudent reproduce --list' lists them")
     from dualstudent.experiments.reproduce import Request
 
-    _run(Request(what, budget.value, seeds, out, only, changes))
+    _run(Request(what, budget.value, seeds, out, only, changes, on.value))
 
 
 def _run(request: "Request") -> None:
-    from dualstudent.cli.progress import show_progress
     from dualstudent.experiments.reproduce import plan_request
     from dualstudent.experiments.reproduce import reproduce as run_experiment
+    from dualstudent.progress import show_progress
 
     planned = plan_request(request)
     experiment = planned.experiment
@@ -83,8 +84,8 @@ def _run(request: "Request") -> None:
 
 
 def _print_costs(what: str | None, seeds: int | None, changes: tuple[str, ...], only: str) -> None:
-    from dualstudent.cli.progress import show_progress
     from dualstudent.experiments.listing import list_costs
+    from dualstudent.progress import show_progress
 
     with show_progress(console, unit="recipes measured") as progress:
         callback = progress.make_callback("a few steps each")

@@ -55,7 +55,7 @@ def compare_run(run: "Run", data: "PreparedData | None" = None) -> None:
         run: the run.
         data: that it was trained on, if they are at hand.
     """
-    from dualstudent.cli.progress import show_progress
+    from dualstudent.progress import show_progress
     from dualstudent.worth import compare_on_features, compare_with_labels
 
     name = run.folder.name

@@ -1,14 +1,16 @@
 """``dualstudent train``: train by a recipe, or on own images."""
 
+import time
 from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dualstudent.cli.arguments import Changes, Imports, parse_duration
+from dualstudent.cli.arguments import Changes, Imports, Loggers, parse_duration
 from dualstudent.cli.console import console
 from dualstudent.errors import UserError
+from dualstudent.processes import find_world
 
 if TYPE_CHECKING:
     from dualstudent.data.prepared import PreparedData
@@ -53,30 +55,59 @@ def train(
         ),
     ] = False,
     imports: Imports = None,
+    log: Loggers = None,
+    profile: Annotated[
+        bool,
+        typer.Option(
+            "--profile",
+            help="Write where the time of ten steps goes to profile/ in the folder of the run: a "
+            "trace, and a table of the ten dearest operations.",
+        ),
+    ] = False,
 ) -> None:
     """Train by a recipe, for example [bold]dualstudent train demo --set data.labels=20[/bold].
 
     Or on own images: [bold]dualstudent train --data FOLDER[/bold] checks them, chooses a recipe,
     and says what the unlabeled images gained over training on the labels alone.
     """
-    from dualstudent.cli.own_images import choose_recipe, prepare_images, print_next_steps
-    from dualstudent.cli.progress import show_progress
+    from dualstudent.cli.own_images import choose_recipe, print_next_steps
     from dualstudent.cli.results import compare_run, print_result
+    from dualstudent.loggers import log_to
+    from dualstudent.progress import show_progress
     from dualstudent.runs import train as train_by
+    from dualstudent.runs import train_or_resume
+    from dualstudent.training.profiling import Profiler
     from dualstudent.training.run import Run
 
-    changes = set_ or []
+    launched = find_world()
+    leads = launched is None or launched.leads
+    changes, loggers = set_ or [], [log_to(name) for name in log or () if leads]
     seconds = _read_budget(budget, changes)
     requested, name = _read_request(recipe, data, target, changes, imports or ())
     folder = out or Path("runs") / f"{name}-{requested.seed}"
-    Run.check_free(folder)  # before reading the images, which may take long
+    if launched is None:
+        Run.check_free(folder)  # before reading the images, which may take long
+    elif recipe is None or budget is not None:
+        raise UserError(
+            f"{launched.launcher} needs the name of a recipe, and no --budget, so that all "
+            "processes train the same"
+        )
     chosen, prepared, opponent = (
         choose_recipe(requested, changes, seconds, not no_baseline)
         if recipe is None
-        else (*_fit_into(seconds, requested, prepare_images(requested)), None)
+        else (*_fit_into(seconds, requested), None)
     )
     with show_progress(console) as progress:
-        run = train_by(chosen, folder, progress.make_callback(folder.name), prepared, opponent)
+        callbacks = [progress.make_callback(folder.name), *loggers]
+        if profile and leads:
+            callbacks.append(Profiler(folder / "profile"))
+        run = (
+            train_by(chosen, folder, callbacks, prepared, opponent)
+            if launched is None
+            else train_or_resume(chosen, folder, callbacks, prepared)  # a job that was requeued
+        )
+    if not leads:
+        return
     compare_run(run, prepared)
     print_result(run)
     if chosen.data.path is not None:
@@ -92,18 +123,24 @@ def _read_budget(budget: str | None, changes: list[str]) -> float | None:
     return parse_duration(budget)
 
 
-def _fit_into(
-    seconds: float | None, recipe: "Recipe", data: "PreparedData | None"
-) -> "tuple[Recipe, PreparedData | None]":
+def _fit_into(seconds: float | None, recipe: "Recipe") -> "tuple[Recipe, PreparedData | None]":
     """The recipe with as many epochs as fit into the time, if there is a limit, and its data."""
+    from dualstudent.cli.own_images import prepare_images
+
+    started = time.monotonic()
+    data = prepare_images(recipe)
     if seconds is None:
         return recipe, data
     from dualstudent.data.prepare import prepare
     from dualstudent.recipes.length import set_length
     from dualstudent.training.forecast import fit_epochs
+    from dualstudent.worth import count_trainings
 
+    if recipe.trunk is not None:
+        seconds -= time.monotonic() - started  # features are a part of the time
     data = data or prepare(recipe.data, recipe.seed, recipe.transforms, recipe.normalization)
-    return set_length(recipe, fit_epochs(recipe, data, seconds)), data
+    epochs = fit_epochs(recipe, data, seconds, trainings=count_trainings(recipe, data))
+    return set_length(recipe, epochs), data
 
 
 def _read_request(

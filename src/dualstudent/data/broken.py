@@ -25,7 +25,8 @@ class BrokenSamples(Exception):
 class Tally:
     """Counts the samples that were read and those that are broken.
 
-    Each broken sample is reported once, in a log file if there is one, else by a warning.
+    Each broken sample is reported once, in a log file if there is one, else by a warning. If
+    several processes share a run, only the leader writes the log.
 
     Args:
         share: largest share of broken samples that is accepted.
@@ -36,6 +37,21 @@ class Tally:
         self._seen = self._broken = 0
         self._named: dict[str, None] = {}
         self._log: Path | None = None
+        self._unheard: list[str] | None = None
+
+    def keep_for_leader(self) -> None:
+        """Report nothing from now on, but keep it for :meth:`take_unheard`."""
+        self._unheard = []
+
+    @property
+    def has_unheard(self) -> bool:
+        """Whether there is something that the leader should report."""
+        return bool(self._unheard)
+
+    def take_unheard(self) -> list[str]:
+        """Return the new broken samples that the leader should report, once."""
+        taken, self._unheard = self._unheard or [], self._unheard and []
+        return taken
 
     def write_to(self, log: Path) -> None:
         """Append broken samples to the file ``log`` from now on, unless it names them already."""
@@ -44,7 +60,7 @@ class Tally:
 
     @property
     def count(self) -> int:
-        """Number of different broken samples, including those of other processes in the log."""
+        """Number of different broken samples, including those that the log names already."""
         return len(self._named | _read_lines(self._log))
 
     @property
@@ -56,10 +72,14 @@ class Tally:
         """Add ``looked`` samples, of which those named in ``broken`` cannot be read."""
         self._seen += looked
         self._broken += len(broken)
+        self.report(broken)
+
+    def report(self, broken: Sequence[str]) -> None:
+        """Report those that were not reported yet; they are not counted."""
         for line in broken:
             if line not in self._named:
                 self._named[line] = None
-                self._report(line)
+                self._write(line)
 
     def raise_too_many(self) -> NoReturn:
         """Raise a UserError that says that too many samples are broken."""
@@ -72,10 +92,12 @@ class Tally:
             "or increase it"
         )
 
-    def _report(self, line: str) -> None:
-        if self._log is None:
-            warnings.warn(f"skipped: {line}", DataWarning, stacklevel=3)
-        elif line not in _read_lines(self._log):  # another process may have written it
+    def _write(self, line: str) -> None:
+        if self._unheard is not None:
+            self._unheard.append(line)
+        elif self._log is None:
+            warnings.warn(f"skipped: {line}", DataWarning, stacklevel=4)
+        else:
             with self._log.open("a", encoding="utf-8") as file:
                 file.write(line + "\n")
 

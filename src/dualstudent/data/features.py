@@ -146,10 +146,11 @@ class FeatureSamples(Samples):
 
     def _perturb(self, vectors: Tensor, draw: Draw) -> Tensor:
         how, generator = self._strong if draw.policy == "strong" else self._weak, draw.generator
-        view = vectors.clone()
+        view, shard = vectors.clone(), draw.shard
         if how.noise:
-            view += torch.empty_like(vectors).normal_(std=how.noise, generator=generator)
+            noise = shard.make_whole(vectors).normal_(std=how.noise, generator=generator)
+            view += shard.select(noise)
         if how.dropout:
-            missing = torch.empty_like(vectors).uniform_(generator=generator) < how.dropout
-            view.masked_fill_(missing, 0.0)  # 0 is the mean
+            drawn = shard.make_whole(vectors).uniform_(generator=generator)
+            view.masked_fill_(shard.select(drawn) < how.dropout, 0.0)  # 0 is the mean
         return view

@@ -72,7 +72,8 @@ class FileSamples(Samples):
         images = self.finish_views(views)
         for view, draw in zip(images, draws, strict=True):
             if draw is not None:
-                add_noise(view, self._transforms[draw.policy].noise, draw.generator)
+                noise = self._transforms[draw.policy].noise
+                add_noise(view, noise, draw.generator, draw.shard)
         return images
 
     def finish_views(self, raw: list[Tensor]) -> list[Tensor]:
@@ -93,8 +94,11 @@ class FileSamples(Samples):
 
     def _make_pixels(self, indices: Tensor, draws: Sequence[Draw | None]) -> list[Tensor]:
         """Make views (B, channels, size, size) uint8, without noise."""
+        count = len(indices)
         numbers = [
-            {} if draw is None else self._transforms[draw.policy].draw(len(indices), draw.generator)
+            {}
+            if draw is None
+            else self._transforms[draw.policy].draw(count, draw.generator, draw.shard)
             for draw in draws
         ]
         shape = (len(indices), *self.shape)

@@ -271,7 +271,7 @@ def _prepare_published(
     labels = torch.full((sum(map(len, parts)),), -1)
     labels[labeled] = source.labels[labeled]
     if target is not None and settings.target_labels:
-        chosen = choose_labeled(target, settings.target_labels, seed)
+        chosen = choose_labeled(target, settings.target_labels, seed, setting="target_labels")
         labels[len(source) + chosen] = target.labels[chosen]
         labeled = torch.cat([labeled, len(source) + chosen])
     builder = _SampleBuilder(

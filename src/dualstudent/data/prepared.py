@@ -63,7 +63,9 @@ class PreparedData:
     @property
     def domains(self) -> Tensor:
         """(N,) int64, the domain of each training sample: 0 for the source, 1 for the target."""
-        return torch.zeros_like(self.labels) if self.is_target is None else self.is_target.long()
+        if self.is_target is None:
+            return self.labels.new_zeros(1).expand(len(self.labels))  # takes no memory
+        return self.is_target.long()
 
     @cached_property
     def _fingerprint(self) -> str:  # cached, because it reads all samples

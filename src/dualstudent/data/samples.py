@@ -156,7 +156,13 @@ class ImageSamples(Samples):
         return [
             normalize(chosen, self.normalization)
             if draw is None
-            else perturb(chosen, self.transforms[draw.policy], self.normalization, draw.generator)
+            else perturb(
+                chosen,
+                self.transforms[draw.policy],
+                self.normalization,
+                draw.generator,
+                draw.shard,
+            )
             for draw in draws
         ]
 

@@ -21,6 +21,7 @@ def choose_labeled(
     seed: int,
     available: Tensor | None = None,
     imbalance: float = 1.0,
+    setting: Literal["labels", "target_labels"] = "labels",
 ) -> Tensor:
     """Choose samples to label, equally many of each class unless ``imbalance`` is above 1.
 
@@ -35,6 +36,7 @@ def choose_labeled(
         available: (n,) int64, indices of the samples to choose from; default: all.
         imbalance: how many times as many the first class has as the last, see
             :func:`choose_images`.
+        setting: where the number was set, for error messages.
 
     Returns:
         Their indices, sorted.
@@ -42,7 +44,7 @@ def choose_labeled(
     Raises:
         UserError: if the number cannot be balanced, or a class is too small.
     """
-    return _choose_by_class(data, labels, seed, "labels", available, imbalance)
+    return _choose_by_class(data, labels, seed, setting, available, imbalance)
 
 
 def count_labeled(labels: int | str, samples: int, classes: int) -> int:
@@ -170,7 +172,7 @@ def _choose_by_class(
     data: Labels,
     wanted: int | str,
     seed: int,
-    what: Literal["labels", "images"],
+    what: Literal["labels", "images", "target_labels"],
     available: Tensor | None = None,
     imbalance: float = 1.0,
 ) -> Tensor:
@@ -185,7 +187,7 @@ def _choose_by_class(
         members = shuffled if available is None else shuffled[torch.isin(shuffled, available)]
         if len(members) < each and isinstance(wanted, int):
             raise UserError(
-                f"data.{what} = {wanted} asks for {each} {what} of class {name!r}, "
+                f"data.{what} = {wanted} asks for {each} of class {name!r}, "
                 f"but {data.name} has {len(members)}"
             )
         chosen.append(members[:each])

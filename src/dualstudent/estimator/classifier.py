@@ -1,5 +1,6 @@
 """Dual Student as a scikit-learn estimator."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from numbers import Integral, Real
@@ -34,15 +35,17 @@ from dualstudent.errors import UserError
 from dualstudent.estimator.recipe import build_recipe
 from dualstudent.networks.build import AnyNetworkSettings, build_network
 from dualstudent.prediction import Prediction
+from dualstudent.progress import ProgressBar
 from dualstudent.recipes.schema import Recipe
 from dualstudent.stability import is_stable
+from dualstudent.training.callbacks import Callback
 from dualstudent.training.inference import run_inference
 from dualstudent.training.trainer import Trainer
 from dualstudent.training.trunk import TrunkNotes, describe_trunk, rebuild_trunk
 from dualstudent.trunks.samples import ComputedFeatures
 from dualstudent.trunks.trunk import StandardizedTrunk, TrunkSettings
 
-_PROGRESS_LINES = 10
+_MOST_LABELS = 1000  # that progress is measured on
 _FEATURE_NOISE = 0.5
 
 Auto = Literal["auto"]
@@ -83,7 +86,9 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             ``{"hidden": [64], "dropout": 0.5}`` for an MLP.
         random_state: an int makes results repeatable.
         device: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"mps"``.
-        verbose: 0 is silent, 1 prints about ten lines, 2 one line per epoch.
+        verbose: 0 is silent, 1 shows a bar, also in a notebook, 2 prints one line per epoch. They
+            tell how many of the given labels the network meets; its accuracy on other samples is
+            not known while it learns.
         pretrained: for images, a network that was trained on ImageNet and stays as it is:
             ``"efficientnet-lite0"``, or a mapping of its ``name`` and other settings of the section
             ``trunk`` of a recipe. The students learn from its features, which are computed once
@@ -259,17 +264,28 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
 
     def _train(self, trainer: Trainer) -> list[dict[str, Any]]:
         history = []
-        epochs = trainer.schedule.settings.epochs
-        every = {0: epochs + 1, 1: max(1, epochs // _PROGRESS_LINES)}.get(self.verbose, 1)
-        while not trainer.done:
-            record = trainer.advance()
-            if record is None:
-                continue
-            history.append(record)
-            if record["epoch"] % every == 0:
-                total = sum(sum(terms.values()) for terms in record["loss"]) / len(record["loss"])
-                print(f"epoch {record['epoch']} of {epochs}: loss {total:.4f}")
+        progress = ProgressBar(type(self).__name__) if self.verbose == 1 else Callback()
+        progress.on_start(0, trainer.total_steps)
+        try:
+            while not trainer.done:
+                record = trainer.advance()
+                if record is not None:
+                    history.append(record)
+                    if self.verbose:
+                        self._tell(trainer, record, progress)
+                progress.on_step(trainer.state.step)
+        finally:
+            progress.on_end(None)
         return history
+
+    def _tell(self, trainer: Trainer, record: dict[str, Any], progress: Callback) -> None:
+        """Show the progress: what is known of the accuracy, that on the labels."""
+        met = _measure_labels_met(trainer)
+        progress.on_epoch(record | {"labels_met": met})
+        if self.verbose > 1:
+            total = sum(sum(terms.values()) for terms in record["loss"]) / len(record["loss"])
+            done = f"epoch {record['epoch']} of {trainer.recipe.epochs}"
+            print(f"{done}: loss {total:.4f}, {met:.0%} of the labels met")
 
     def _keep_network(self, trainer: Trainer) -> None:
         """Keep what predictions need, without the data."""
@@ -347,6 +363,19 @@ def _add_views(data: PreparedData, recipe: Recipe) -> PreparedData:
         return data
     views = (recipe.transforms, recipe.normalization)
     return replace(data, train=ImageSamples(data.train.pixels, *views))
+
+
+def _measure_labels_met(trainer: Trainer) -> float:
+    """Return the share of the given labels that the network predicts; of many, of some."""
+    data, method = trainer.data, trainer.method
+    labeled = data.labeled[:: math.ceil(len(data.labeled) / _MOST_LABELS)]
+    network = {"": method.evaluated[method.exported]}
+    found = run_inference(network, data.train, labeled, None, trainer.fabric.device)
+    right = [
+        (chunk.clean[""].class_logits.argmax(dim=1).cpu() == data.labels[chunk.indices]).float()
+        for chunk in found
+    ]
+    return float(torch.cat(right).mean())
 
 
 def _check_types(parameters: Mapping[str, Any]) -> None:

@@ -23,7 +23,7 @@ from dualstudent.experiments.rows import CEILING
 from dualstudent.experiments.schema import Cell
 from dualstudent.experiments.scores import Score, compute_scores
 from dualstudent.experiments.table import ComparisonTable
-from dualstudent.grid import run_grid
+from dualstudent.grid import Where, run_grid
 from dualstudent.parallel import Progress
 from dualstudent.report.format import format_count
 from dualstudent.report.style import save_picture
@@ -63,6 +63,7 @@ def compare(
     progress: Progress | None = None,
     baselines: bool = False,
     ceiling: bool = False,
+    on: Where = "local",
 ) -> "DataFrame":
     """Compare methods on the same labels, over several draws of labels.
 
@@ -85,6 +86,7 @@ def compare(
         progress: is told how many epochs of all runs are done.
         baselines: also measure classifiers of scikit-learn, on the same labels and test images.
         ceiling: also train on all labels, as a reference ("all labels"), if they are known.
+        on: where the runs are trained; see :func:`~dualstudent.run_grid`.
 
     Returns:
         One row per run: method, labels, split_seed (of the labels), seed (of all else), error in
@@ -116,6 +118,7 @@ def compare(
         None if folder is None else Path(folder),
         baselines,
         ceiling,
+        on,
     )
     return DataFrame(run_comparison(plan_comparison(request), progress).records)
 
@@ -134,7 +137,7 @@ def run_comparison(comparison: Comparison, progress: Progress | None = None) -> 
     comparison.save()
     try:
         baselines = measure_baselines(comparison) if request.baselines else {}
-        run_grid(comparison.runs(), request.runs_folder, progress)
+        run_grid(comparison.runs(), request.runs_folder, progress, on=request.on)
     except Interrupted as stop:
         raise Interrupted(stop.number, stop.done, request.command) from stop
     runs = {

@@ -34,7 +34,6 @@ from dualstudent.recipes.own_images import (
 )
 from dualstudent.recipes.reading import apply_changes, merge, read_recipe_table, validate
 from dualstudent.recipes.schema import Recipe
-from dualstudent.training.forecast import use_one_process
 from dualstudent.training.run import Run
 from dualstudent.training.trainer import Trainer
 from dualstudent.training.trunk import use_trunk
@@ -239,7 +238,7 @@ def _check_methods(
     """Build every method once, so that mistakes show before the first step; count the steps."""
     steps = {}
     for cell, recipe in recipes.items():
-        here = recipe.model_copy(update={"device": use_one_process(recipe.device)})
+        here = recipe.model_copy(update={"device": recipe.device.one_process})
         try:
             with preserve_rng(), closing(Trainer(here, data[cell])) as trainer:
                 steps[cell] = trainer.total_steps

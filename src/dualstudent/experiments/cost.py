@@ -20,7 +20,6 @@ from dualstudent.training.forecast import (
     count_gpus,
     measure_evaluation,
     measure_step,
-    use_one_process,
 )
 from dualstudent.training.trainer import Trainer
 
@@ -92,7 +91,7 @@ def measure_pace(recipe: Recipe) -> Pace:
     while True:
         labeled = max(1, size * recipe.batch.labeled // recipe.batch.size)
         batch = BatchSettings(size=size, labeled=labeled)
-        small = recipe.model_copy(update={"batch": batch, "device": use_one_process(recipe.device)})
+        small = recipe.model_copy(update={"batch": batch, "device": recipe.device.one_process})
         with closing(Trainer(small, _make_black_images(recipe, batch))) as trainer:
             seconds = measure_step(trainer, seconds=0.0)
             if seconds > _MIN_SECONDS or size == recipe.batch.size:

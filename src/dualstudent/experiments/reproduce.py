@@ -14,7 +14,7 @@ from dualstudent.experiments.reading import load_experiment
 from dualstudent.experiments.results import FinishedRuns, find_finished_runs
 from dualstudent.experiments.schema import BudgetName
 from dualstudent.experiments.table import ComparisonTable, build_table, write_csv
-from dualstudent.grid import run_grid
+from dualstudent.grid import Where, run_grid
 from dualstudent.parallel import Progress
 from dualstudent.recipes.schema import Recipe
 from dualstudent.report.style import save_picture
@@ -33,6 +33,7 @@ class Request:
         out: folder of the results; all experiments of a budget share its subfolder ``runs``.
         only: run only cells whose name contains this text.
         changes: ``"key=value"`` settings of every run.
+        on: where the runs are trained.
     """
 
     what: str
@@ -41,6 +42,7 @@ class Request:
     out: Path | None = None
     only: str = ""
     changes: tuple[str, ...] = ()
+    on: Where = "local"
 
     @property
     def folder(self) -> Path:
@@ -60,6 +62,7 @@ class Request:
         words += ["--out", str(self.out)] if self.out else []
         words += ["--only", self.only] if self.only else []
         words += [word for change in self.changes for word in ("--set", change)]
+        words += ["--on", self.on] if self.on != "local" else []
         return shlex.join(words)
 
 
@@ -101,7 +104,7 @@ def reproduce(request: Request, planned: Plan, progress: Progress | None = None)
         Interrupted: after Ctrl-C, SIGTERM or SIGHUP; its message has the command to continue.
     """
     try:
-        run_grid(planned.runs(), request.runs_folder, progress)
+        run_grid(planned.runs(), request.runs_folder, progress, on=request.on)
     except Interrupted as stop:
         raise Interrupted(stop.number, stop.done, request.command) from stop
     folder = request.folder / planned.name

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dualstudent.errors import UserError
+from dualstudent.grid import Where
 
 Equal = Literal["steps", "time"]
 
@@ -34,6 +35,7 @@ class ComparisonRequest:
         out: folder of the results.
         baselines: whether classifiers of scikit-learn are rows, too.
         ceiling: whether supervised learning from all labels is a row, too, as a reference.
+        on: where the runs are trained.
     """
 
     methods: tuple[str, ...]
@@ -47,6 +49,7 @@ class ComparisonRequest:
     out: Path | None = None
     baselines: bool = False
     ceiling: bool = False
+    on: Where = "local"
 
     @property
     def name(self) -> str:
@@ -77,6 +80,7 @@ class ComparisonRequest:
         words += ["--ceiling"] if self.ceiling else []
         words += [word for change in self.changes for word in ("--set", change)]
         words += ["--out", str(self.out)] if self.out else []
+        words += ["--on", self.on] if self.on != "local" else []
         return shlex.join(words)
 
     @property

@@ -13,7 +13,6 @@ from dualstudent.data.features import Standardization
 from dualstudent.data.transforms.normalization import Normalization, make_scale_and_offset
 from dualstudent.networks.build import AnyNetworkSettings, build_network, count_parameters
 from dualstudent.networks.domains import SOURCE_STATISTICS
-from dualstudent.networks.efficientnet_lite import FEATURES
 from dualstudent.networks.network import NetworkSettings
 from dualstudent.settings import Settings
 from dualstudent.trunks.trunk import StandardizedTrunk, TrunkSettings, build_trunk
@@ -65,7 +64,11 @@ class ModelCard(Settings):
 
     def count_parameters(self) -> int:
         """Count those of the network as it was trained, with both heads, without building it."""
-        inputs, size = (self.channels, self.image_size) if self.trunk is None else (FEATURES, None)
+        if self.trunk is None:
+            shape: tuple[int, int | None] = (self.channels, self.image_size)
+        else:
+            shape = (self.trunk.features, None)
+        inputs, size = shape
         return count_parameters(self.network, inputs, len(self.classes), size)
 
 

@@ -56,7 +56,6 @@ class FlexMatch(PseudoLabelMethod):
 
     summary = "FlexMatch: FixMatch with lower thresholds for classes that are hard to learn"
     Settings = FlexMatchSettings
-    remembers_samples = True
     settings: FlexMatchSettings
     learned: Tensor
 

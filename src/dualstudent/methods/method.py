@@ -128,7 +128,7 @@ class Method(nn.Module, ABC):
         Settings: the class of the method's settings.
         summary: one line for ``dualstudent methods``.
         views: the views that the method needs; of an instance, those of its settings.
-        remembers_samples: whether it keeps state for each sample, which cannot be distributed.
+        steady: whether the same parameters get a gradient in every step.
         target_terms: names of loss terms that must not depend on samples of the source domain.
     """
 
@@ -136,7 +136,7 @@ class Method(nn.Module, ABC):
     Settings: ClassVar[type[MethodSettings]]
     summary: ClassVar[str]
     views: Views = TWO_VIEWS
-    remembers_samples: ClassVar[bool] = False
+    steady: ClassVar[bool] = True
     target_terms: ClassVar[frozenset[str]] = frozenset()
 
     def __init_subclass__(cls) -> None:
@@ -195,10 +195,7 @@ class Method(nn.Module, ABC):
         """
 
     def before_step(self) -> None:
-        """Called before every step, with the same random state in all processes.
-
-        For random choices that all processes must share; those of :meth:`losses` differ.
-        """
+        """Called before every step, for random choices that do not depend on the batch."""
 
     def after_step(self, step: int) -> None:
         """Called after the optimizers took step ``step``, counted from 0."""

@@ -65,7 +65,7 @@ class SHOT(Method):
     target_terms = frozenset({"entropy", "balance", "pseudo_labels"})
     settings: SHOTSettings
     views = ONE_VIEW
-    remembers_samples = True
+    steady = False  # the class head is kept from some epoch on
     adapts: Tensor
     pseudo_labels: Tensor
 

@@ -65,7 +65,6 @@ class SoftPseudoLabels(Method):
     Settings = SoftPseudoLabelsSettings
     settings: SoftPseudoLabelsSettings
     views = ONE_VIEW
-    remembers_samples = True
     soft_labels: Tensor
     latest: Tensor
 

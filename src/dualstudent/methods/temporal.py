@@ -79,7 +79,6 @@ class TemporalEnsembling(ConsistencyMethod):
     summary = "Temporal Ensembling: follows an average of its past predictions"
     Settings: ClassVar[type[TemporalOptions]] = TemporalEnsemblingSettings
     views = ONE_VIEW
-    remembers_samples = True
     settings: TemporalOptions
     average: Tensor
     weight: Tensor

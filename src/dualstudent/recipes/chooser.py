@@ -9,9 +9,9 @@ import torch
 
 from dualstudent.batch import count_epoch_steps
 from dualstudent.methods import METHODS, list_settings
-from dualstudent.networks.efficientnet_lite import FEATURES
 from dualstudent.recipes.reading import merge
 from dualstudent.settings import Table
+from dualstudent.trunks.trunk import count_features
 
 AS_SET = "as you set it"
 """The reason of a setting that the user gave."""
@@ -22,7 +22,7 @@ LABELED, UNLABELED = 32, 96  # samples per batch, as in the demo
 HEADS: Table = {"name": "mlp", "hidden": [], "head_scale": 0.01}  # on the features of a trunk
 
 _LEARNING_RATE = 0.1
-_HEAD_LEARNING_RATE = 0.003  # of a linear layer, which fits few labels at once
+_HEAD_LEARNING_RATE = 0.003  # of a linear layer on 1,280 features, which fits few labels at once
 _HEAD_THRESHOLD = 0.5  # of FixMatch: features are right more often than sure
 _METHOD = "fixmatch"
 _DUAL_STUDENT = {  # if it is asked for
@@ -133,12 +133,15 @@ def make_table(
 ) -> Table:
     """Make the recipe of what was chosen, with the user's settings."""
     name, trained = find_method(wanted), _find_network(network, wanted)
+    shape: tuple[int, ...] = (facts.channels, facts.size, facts.size)
+    if facts.on_features:
+        shape = (count_features(_look_up(wanted, "trunk", "name")),)
     chosen = {
         "transforms": views,
         "network": network,
-        "method": _choose_method(name, epochs, facts),
+        "method": _choose_method(name, epochs, shape),
         "batch": dict(batch),
-        "optimizer": _choose_optimizer(facts, name, trained),
+        "optimizer": _choose_optimizer(facts, name, trained, shape),
         "schedule": _make_schedule(epochs, wanted),
         "evaluation": {"every": max(1, epochs // _TESTS)},
         "device": _choose_device(facts, trained),
@@ -199,11 +202,10 @@ def suit_method(name: str, epochs: int, shape: tuple[int, ...]) -> Table:
     return {key: value for key, value in chosen.items() if key in known}
 
 
-def _choose_method(name: str, epochs: int, facts: ImageFacts) -> Table:
+def _choose_method(name: str, epochs: int, shape: tuple[int, ...]) -> Table:
     own: Table = _DUAL_STUDENT if name == "dual-student" else {}
-    if facts.on_features and name == "fixmatch":
+    if len(shape) == 1 and name == "fixmatch":
         own = {"pseudo_label_threshold": _HEAD_THRESHOLD}
-    shape = (FEATURES,) if facts.on_features else (facts.channels, facts.size, facts.size)
     return {"name": name} | suit_method(name, epochs, shape) | own
 
 
@@ -220,11 +222,13 @@ def _choose_steps(facts: ImageFacts) -> int:
     return _STEPS_ON_CUDA if facts.gpu == "cuda" else _STEPS
 
 
-def _choose_optimizer(facts: ImageFacts, method: str, network: str) -> Table:
+def _choose_optimizer(
+    facts: ImageFacts, method: str, network: str, shape: tuple[int, ...]
+) -> Table:
     chosen = {"weight_decay": 5e-4, "decay_norms_and_biases": False}
     if facts.tuned:
         return chosen | _TUNING | ({} if facts.gpu else {"trained_blocks": _TUNED_BLOCKS})
-    return {"learning_rate": _choose_learning_rate(facts, method, network)} | chosen
+    return {"learning_rate": _choose_learning_rate(shape, method, network)} | chosen
 
 
 def _explain_tuning(facts: ImageFacts) -> dict[str, str]:
@@ -240,9 +244,9 @@ def _explain_tuning(facts: ImageFacts) -> dict[str, str]:
     return reasons | ({} if facts.gpu else {"optimizer.trained_blocks": blocks})
 
 
-def _choose_learning_rate(facts: ImageFacts, method: str, network: str) -> float:
-    if facts.on_features:
-        return _HEAD_LEARNING_RATE
+def _choose_learning_rate(shape: tuple[int, ...], method: str, network: str) -> float:
+    if len(shape) == 1:  # a step changes an answer by the squared length of the vector
+        return _HEAD_LEARNING_RATE * 1280 / shape[0]
     if method == "dual-student":
         return _LEARNING_RATE
     return LEARNING_RATES.get(network, _LEARNING_RATE)

@@ -42,9 +42,26 @@ class DeviceSettings(Settings):
 
     accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     processes: int = Field(
-        1, gt=0, le=256, description="processes that share each batch, with one device each"
+        1,
+        gt=0,
+        le=256,
+        description="processes on each machine that share each batch, with one device each; "
+        "torchrun and srun say it themselves",
+    )
+    nodes: int = Field(1, gt=0, le=1024, description="machines, if torchrun or srun start them")
+    start_limit: float = Field(
+        300.0, gt=0, description="seconds that processes wait for each other at the start"
+    )
+    sync_batch_norm: bool = Field(
+        False,
+        description="batch norm uses the batch of all processes, not the part of each; on GPUs",
     )
     precision: Literal["32-true", "bf16-mixed"] = "32-true"
+
+    @property
+    def one_process(self) -> Self:
+        """The same settings for a single process."""
+        return self.model_copy(update={"processes": 1, "nodes": 1})
 
     @property
     def gpu(self) -> Literal["cuda", "mps"] | None:

@@ -118,7 +118,7 @@ def save_checkpoint(
     Args:
         path: file to write.
         state: state of this process.
-        sums: (ranks, terms), sums of the loss terms in this epoch for every process.
+        sums: (terms,), sums of the loss terms in this epoch.
         metrics: current length of the metrics file in bytes, and its digest.
         keep: where the checkpoint before is moved to; default: it is replaced.
     """
@@ -158,14 +158,12 @@ def read_checkpoint(path: Path) -> Checkpoint:
         raise UserError(f"{path}: is not a checkpoint") from error
 
 
-def restore_checkpoint(checkpoint: Checkpoint, state: TrainState, rank: int, ranks: int) -> None:
+def restore_checkpoint(checkpoint: Checkpoint, state: TrainState) -> None:
     """Restore a state from a checkpoint.
 
     Args:
         checkpoint: of the same stage of the same recipe.
         state: changed in place.
-        rank: rank of this process.
-        ranks: number of processes.
 
     Raises:
         UserError: if it is not a checkpoint of this recipe and version.
@@ -177,11 +175,18 @@ def restore_checkpoint(checkpoint: Checkpoint, state: TrainState, rank: int, ran
         for number, optimizer in enumerate(state.optimizers):
             values = _strip_prefix(f"optimizer/{number}/", tensors | notes.optimizers)
             _restore_optimizer(optimizer, values)
-        state.sums = tensors["sums"].reshape(ranks, len(notes.names))[rank].to(device)
+        state.sums = _read_sums(tensors["sums"], len(notes.names)).to(device)
     except (RuntimeError, ValueError, LookupError, TypeError) as error:
         raise UserError(f"{checkpoint.path}: belongs to another recipe or version") from error
     state.terms = list(notes.names)
     state.step, state.seconds = notes.step, notes.seconds
+
+
+def _read_sums(sums: Tensor, terms: int) -> Tensor:
+    """Return (terms,); earlier versions had a row for each process, of which this is the mean."""
+    if sums.numel() == 0:
+        raise ValueError("no sums")
+    return sums.reshape(-1, terms).mean(dim=0)
 
 
 def _restore_optimizer(optimizer: Optimizer, values: Mapping[str, Any]) -> None:

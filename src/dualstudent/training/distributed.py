@@ -1,61 +1,266 @@
-"""Distributed training: several processes share each batch.
+"""Several processes share a run: how they find each other, agree, and end together.
 
-The leader (rank 0) writes all files except the log of broken images, and shows progress.
-Followers run the same loop on their part of every batch. Gradients are averaged, so that all
-processes have the same weights.
+torchrun or srun start them, on any number of machines; for one machine, ``device.processes``
+lets torch start them here. The leader (rank 0) writes all files and shows progress. The others
+run the same loop; see :mod:`~dualstudent.training.rows` for what is divided among them.
 """
 
+import json
 import logging
-import os
 import socket
-import subprocess
-import sys
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 
 import torch
 from lightning_fabric import Fabric
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment
+from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 from lightning_fabric.strategies.ddp import DDPStrategy
 from lightning_fabric.utilities.exceptions import MisconfigurationException
-from torch import Tensor, distributed
+from torch import distributed
+from torch.distributed import DistError, Store  # type: ignore[attr-defined]
 
-from dualstudent.errors import UserError
-from dualstudent.parallel import PROCESSES
+from dualstudent.batch import WHOLE, Shard
+from dualstudent.errors import UnheardError, UserError
+from dualstudent.methods import find_method
+from dualstudent.processes import World, find_world
 from dualstudent.recipes.schema import DeviceSettings, Recipe
+from dualstudent.training.meeting import (
+    check_size,
+    has_met,
+    list_ranks,
+    meet,
+    share_machine,
+    start_followers,
+)
 
-_RANK = "LOCAL_RANK"
+_WHO, _ERROR, _ENDS = "who", "error", "ends"
+_SECONDS_TO_ANSWER = 3.0  # after a process was lost, for the others to say that they are there
 
 
-def build_fabric(settings: DeviceSettings) -> Fabric:
-    """Set up device and precision, and connect to the other processes if there are any.
+def build_fabric(
+    settings: DeviceSettings, world: World | None = None, steady: bool = True
+) -> Fabric:
+    """Set up device and precision, for this process alone or as one of ``world``.
+
+    Args:
+        settings: device and precision.
+        world: which process this is.
+        steady: whether the same parameters get a gradient in all steps, which is faster.
 
     Raises:
         UserError: if the device is not available.
     """
-    # Static graph: in some methods the same head gets no gradient in every step.
-    # Batch norm uses the part of each process; the statistics of the leader are saved.
-    strategy = DDPStrategy(static_graph=True) if settings.processes > 1 else "auto"
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
+    here = 1 if world is None else world.local_size
     try:
-        fabric = Fabric(
+        return Fabric(
             accelerator=settings.accelerator,
-            devices=settings.processes,
-            strategy=strategy,
+            devices=here,
+            num_nodes=1 if world is None else world.size // here,
+            strategy=(
+                "auto"
+                if world is None
+                else DDPStrategy(static_graph=steady, find_unused_parameters=not steady)
+            ),
             precision=settings.precision,
+            # Said explicitly: otherwise Fabric guesses by what else is installed.
+            plugins=LightningEnvironment() if world is None else TorchElasticEnvironment(),
         )
     except (MisconfigurationException, RuntimeError, ValueError) as error:
         many, advice = "", "use 'auto' or 'cpu'"
-        if settings.processes > 1:
-            many = f" with device.processes = {settings.processes}"
+        if here > 1:
+            many = f" with device.processes = {here}"
             advice = "use fewer, one for each GPU, or the accelerator 'cpu'"
         raise UserError(
             f"device.accelerator = {settings.accelerator!r}{many} is not available here; {advice}"
         ) from error
-    if settings.processes > 1:
-        fabric.launch()  # waits for all processes
-    return fabric
+
+
+class Team:
+    """The processes that share a run; a single one, too.
+
+    Args:
+        fabric: device and precision of this process.
+        shard: its part of every batch.
+        store: texts that all processes see; None for a single one.
+    """
+
+    def __init__(self, fabric: Fabric, shard: Shard = WHOLE, store: Store | None = None) -> None:
+        self.fabric, self.shard, self._store = fabric, shard, store
+        self._has_agreed = store is None
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process writes the files."""
+        return self.shard.rank == 0
+
+    def agree(self, facts: Mapping[str, str]) -> None:
+        """Check that all processes know the same facts, before they train together.
+
+        Args:
+            facts: what → a description of it, in every process.
+
+        Raises:
+            UserError: in all processes, if one has other facts or has failed before.
+        """
+        self._has_agreed = True
+        compare_facts(self.shard.rank, facts)
+
+    def lead(self, work: Callable[[], object]) -> None:
+        """Do something in the leader only; the others wait for it.
+
+        Raises:
+            UserError: in all processes, if it fails.
+        """
+        failure: Exception | None = None
+        if self.leads:
+            try:
+                work()
+            except (UserError, OSError) as error:
+                failure = error
+        said = gather_texts("" if failure is None else str(failure))[0]
+        if failure is not None:
+            raise failure
+        if said:
+            raise UserError(said)
+
+    def check_all(self, problem: str) -> None:
+        """Raise a UserError in all processes if one has a problem: "rank 3 on node7 …"."""
+        said = gather_texts(problem and f"{_name(self.shard.rank)} {problem}")
+        if problems := [each for each in said if each]:
+            raise UserError(problems[0])
+
+    def explain(self, error: Exception) -> Exception:
+        """Tell the others about an error, or find out which of them is lost."""
+        if self._store is None:
+            return error
+        rank, known = self.shard.rank, isinstance(error, UserError | OSError)
+        try:
+            if known and not self._has_agreed:
+                self.agree({_ERROR: str(error)})
+            if known:
+                self._store.set(f"{_ERROR}/{rank}", f"{_name(rank)}: {error}")
+            self._store.set(f"{_ENDS}/{rank}", "")
+            # torch has a type of error for some of its back ends only.
+            if isinstance(error, DistError) or "gloo" in str(error):
+                return self._find_lost(self._store)
+        except UserError as told:
+            return told
+        except RuntimeError:  # the leader had the store
+            if not known:
+                return UnheardError(_describe_lost([0], self.shard.world_size))
+        return error
+
+    def _find_lost(self, store: Store) -> UserError:
+        """Find who has ended: those that report an error, or do not answer any more."""
+        ranks = range(self.shard.world_size)
+        lost = _wait_for_ends(store, ranks)
+        for rank in ranks:
+            if store.check([f"{_ERROR}/{rank}"]):
+                return UserError(store.get(f"{_ERROR}/{rank}").decode())
+        kind = UnheardError if 0 in lost else UserError
+        return kind(_describe_lost(lost, len(ranks)))
+
+    def part(self) -> None:
+        """End the connections; if there was an error, the others still learn of it."""
+        distributed.destroy_process_group()
+        if self.leads and self._store is not None and self._store.check([f"{_ENDS}/0"]):
+            _wait_for_ends(self._store, range(self.shard.world_size))
+
+
+@contextmanager
+def join_team(recipe: Recipe, follow: Callable[[], object]) -> Iterator[Team]:
+    """Join the processes that share this run; they part at the end of the block.
+
+    Args:
+        recipe: ``device.processes`` are started here if nobody has started any.
+        follow: what those that are started here do, that is, call this function, too.
+
+    Raises:
+        UserError: in all processes, if one is missing or fails in the block.
+    """
+    with ExitStack() as stack:
+        settings, world = recipe.device, find_world()
+        check_size(settings, world)
+        if world is None and settings.processes > 1:
+            stack.enter_context(start_followers(settings.processes - 1, follow))
+            world = find_world()
+        if world is None or world.size == 1:
+            yield Team(build_fabric(settings))
+            return
+        stack.enter_context(share_machine(world))
+        store = meet(world, settings)
+        steady = all(find_method(stage.method).steady for stage in recipe.split_stages())
+        fabric = build_fabric(settings, world, steady)
+        fabric.launch()
+        team = Team(fabric, Shard(world.rank, world.size), store)
+        stack.callback(team.part)
+        try:
+            yield team
+        except Exception as error:
+            explained = team.explain(error)
+            if explained is error:
+                raise
+            raise explained from error
+
+
+def settle(error: UserError) -> UserError:
+    """Tell the other processes about an error that happened before they met.
+
+    Returns:
+        What the leader should say about it.
+    """
+    world = find_world()
+    if world is None or world.size == 1 or has_met():
+        return error
+    try:
+        meet(world, DeviceSettings(accelerator="cpu"))
+        compare_facts(world.rank, {_ERROR: str(error)})
+    except UserError as told:
+        return told
+    finally:
+        distributed.destroy_process_group()
+    return error
+
+
+def compare_facts(rank: int, facts: Mapping[str, str]) -> None:
+    """Check that all processes know the same facts.
+
+    Args:
+        rank: of this process.
+        facts: what → a description of it; ``error`` → why this process cannot go on.
+
+    Raises:
+        UserError: in all processes, if one has an error, or other facts than the first.
+    """
+    every = [json.loads(text) for text in gather_texts(json.dumps({_WHO: _name(rank), **facts}))]
+    for known in every:
+        if _ERROR in known:
+            who = "" if known is every[0] else f"{known[_WHO]}: "
+            raise UserError(who + known[_ERROR])
+    for known in every:
+        for fact in facts:
+            if known[fact] != every[0][fact]:
+                raise UserError(
+                    f"{known[_WHO]} has another {fact} than {every[0][_WHO]}; all processes need "
+                    "the same command, files and versions"
+                )
+
+
+def gather_texts(text: str) -> list[str]:
+    """Gather a text of each process; only the own one without others."""
+    if not distributed.is_initialized():
+        return [text]
+    own = torch.frombuffer(bytearray(text.encode() + b"\0"), dtype=torch.uint8)
+    sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(distributed.get_world_size())]
+    distributed.all_gather(sizes, torch.tensor([len(own)]))
+    padded = torch.zeros(int(max(sizes)), dtype=torch.uint8)
+    padded[: len(own)] = own
+    every = [torch.empty_like(padded) for _ in sizes]
+    distributed.all_gather(every, padded)
+    return [bytes(each.tolist()).rstrip(b"\0").decode() for each in every]
 
 
 def reduce_max(fabric: Fabric, numbers: list[int]) -> list[int]:
@@ -68,64 +273,19 @@ def reduce_max(fabric: Fabric, numbers: list[int]) -> list[int]:
     return largest
 
 
-def gather_ranks(fabric: Fabric, values: Tensor) -> Tensor:
-    r"""Gather the values of all processes: (processes, \*values.shape)."""
-    if fabric.world_size == 1:
-        return values[None]
-    every = [torch.empty_like(values) for _ in range(fabric.world_size)]
-    distributed.all_gather(every, values)
-    return torch.stack(every)
+def _wait_for_ends(store: Store, ranks: Sequence[int]) -> list[int]:
+    """Wait until all processes know that the run ends; return those that do not answer."""
+    deadline, silent = time.monotonic() + _SECONDS_TO_ANSWER, list(ranks)
+    while silent and time.monotonic() < deadline:
+        silent = [rank for rank in silent if not store.check([f"{_ENDS}/{rank}"])]
+        time.sleep(0.05 if silent else 0)
+    return silent
 
 
-@contextmanager
-def start_followers(recipe: Recipe, folder: Path) -> Iterator[None]:
-    """Start the other processes of the run in ``folder``; they end with the block."""
-    if recipe.device.processes == 1:
-        yield
-        return
-    meeting_point = {
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(_find_free_port()),
-        "WORLD_SIZE": str(recipe.device.processes),
-        PROCESSES: str(recipe.device.processes),
-    }
-    before, threads = dict(os.environ), torch.get_num_threads()
-    os.environ.update(meeting_point | {_RANK: "0"})
-    started: list[subprocess.Popen[bytes]] = []
-    with warnings.catch_warnings():
-        # Kernels with one channel have two equivalent memory layouts, about which DDP warns.
-        warnings.filterwarnings("ignore", message="Grad strides do not match")
-        try:
-            for rank in range(1, recipe.device.processes):
-                started.append(_start_follower(recipe, folder, rank))
-            yield
-            for process in started:
-                process.wait()
-        finally:
-            for process in started:
-                process.kill()  # it has ended already, unless the leader failed
-                process.wait()
-            if distributed.is_initialized():
-                distributed.destroy_process_group()
-            torch.set_num_threads(threads)  # Fabric had reduced them
-            os.environ.clear()
-            os.environ.update(before)
+def _describe_lost(ranks: list[int], size: int) -> str:
+    lost = list_ranks(ranks) or "the connection"
+    return f"{lost} of {size} processes was lost; go on from the last checkpoint by resume"
 
 
-def _start_follower(recipe: Recipe, folder: Path, rank: int) -> subprocess.Popen[bytes]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "dualstudent.follower", str(folder)],
-        stdin=subprocess.PIPE,
-        env=os.environ | {_RANK: str(rank)},
-    )
-    assert process.stdin is not None
-    process.stdin.write(recipe.model_dump_json().encode())
-    process.stdin.close()
-    return process
-
-
-def _find_free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def _name(rank: int) -> str:
+    return f"rank {rank} on {socket.gethostname()}"

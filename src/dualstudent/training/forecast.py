@@ -11,7 +11,7 @@ import torch
 from dualstudent.data.prepared import PreparedData
 from dualstudent.errors import UserError
 from dualstudent.generators import make_generator, preserve_rng
-from dualstudent.recipes.schema import DeviceSettings, Recipe
+from dualstudent.recipes.schema import Recipe
 from dualstudent.training.evaluation import Evaluator
 from dualstudent.training.inference import CHUNK
 from dualstudent.training.trainer import Trainer
@@ -34,34 +34,45 @@ def estimate_seconds(recipe: Recipe, data: PreparedData) -> float:
 
 
 def fit_epochs(
-    recipe: Recipe, data: PreparedData, seconds: float, opponent: Recipe | None = None
+    recipe: Recipe,
+    data: PreparedData,
+    seconds: float,
+    opponent: Recipe | None = None,
+    trainings: float = 1.0,
 ) -> int:
     """Find how many epochs of a recipe fit into ``seconds`` on this machine, by its own steps.
 
     Args:
         recipe: recipe of the run; its own number of epochs does not matter.
         data: data of the run.
-        seconds: time for training and evaluation.
+        seconds: time for training and evaluation; what the features have left of a budget.
         opponent: recipe of a run that has to fit into the same time; its length stays in
             proportion.
+        trainings: how many trainings of this length have to fit, as cross-validation repeats them.
 
     Raises:
-        UserError: if not even one epoch fits, or the recipe has stages with their own lengths.
+        UserError: if nothing is left, not even one epoch fits, or the recipe has stages with their
+            own lengths.
     """
+    if seconds <= 0:
+        raise UserError(
+            "nothing of the budget is left after the features of the images; they are kept, so "
+            "give the same command again, or more time"
+        )
     if recipe.stages:
         raise UserError("a budget is for recipes without stages; set the epochs of each stage")
     both = [recipe] if opponent is None else [recipe, opponent]
-    each = sum(estimate_seconds(one, data) for one in both) / recipe.epochs
+    each = trainings * sum(estimate_seconds(one, data) for one in both) / recipe.epochs
     if each > seconds:
         raise UserError(
-            f"a budget of {seconds:g} s is too short for one epoch, which takes about "
+            f"a budget of {seconds:.3g} s is too short for one epoch, which takes about "
             f"{math.ceil(each)} s here; give more time"
         )
     return int(seconds / each)
 
 
 def _estimate_stage(recipe: Recipe, data: PreparedData) -> float:
-    here = recipe.model_copy(update={"device": use_one_process(recipe.device)})
+    here = recipe.model_copy(update={"device": recipe.device.one_process})
     with preserve_rng(), closing(Trainer(here, data)) as trainer:
         steps = trainer.total_steps * measure_step(trainer, _SECONDS)
         ends = recipe.epochs * measure_epoch_end(trainer, _SECONDS)
@@ -127,11 +138,6 @@ def measure_evaluation(trainer: Trainer) -> float:
     )
     seconds = _measure(partial(evaluator.evaluate, method.evaluated))
     return seconds * len(data.test_labels) / len(some)
-
-
-def use_one_process(device: DeviceSettings) -> DeviceSettings:
-    """Return the same settings for a single process."""
-    return device.model_copy(update={"processes": 1})
 
 
 def count_gpus(recipe: Recipe) -> int:

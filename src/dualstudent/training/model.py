@@ -32,7 +32,7 @@ def load_trained(
     """
     run.read_result()  # raises if the run has not finished
     recipe = run.read_recipe()
-    device = device or recipe.device.model_copy(update={"processes": 1})
+    device = device or recipe.device.one_process
     here = recipe.model_copy(update={"device": device})
     tensors, notes = read_model(run)
 

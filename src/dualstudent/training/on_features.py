@@ -20,7 +20,7 @@ from dualstudent.training.trainer import Trainer
 from dualstudent.trunks.baselines import BASELINES, choose_training, predict_baseline
 
 LABELS_ALONE = "labels alone"
-_SHORTER = 2  # half of the training: by then, heads on features have learned nearly all
+SHORTER = 2  # half of the training: by then, heads on features have learned nearly all
 _QUANTILE = 1.96  # of the normal distribution, for 95 %
 
 
@@ -142,7 +142,7 @@ def compare_by_folds(
     recipes = {recipe.method.name: recipe} | ({LABELS_ALONE: opponent} if opponent else {})
     answers = {}
     for name, each in recipes.items():
-        answers[name], epochs = train_by(each, math.ceil(each.epochs / _SHORTER), on_each_epoch)
+        answers[name], epochs = train_by(each, math.ceil(each.epochs / SHORTER), on_each_epoch)
         total += count * epochs
     for name in BASELINES:
         answers[name] = partial(answer_by, name, recipe.seed)

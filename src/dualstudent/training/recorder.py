@@ -6,8 +6,8 @@ import os
 import shlex
 import time
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from statistics import fmean
 from typing import Any
 
@@ -25,7 +25,7 @@ from dualstudent.training.checkpoint import (
     save_checkpoint,
     write_tensors,
 )
-from dualstudent.training.distributed import gather_ranks, reduce_max
+from dualstudent.training.distributed import gather_texts, reduce_max
 from dualstudent.training.run import Run, list_versions, select_last_stage
 from dualstudent.training.trainer import LossNotFinite, Trainer
 from dualstudent.training.trunk import describe_trunk
@@ -41,15 +41,16 @@ class Recorder:
     Args:
         trainer: a new trainer.
         run: the run to write to.
-        callbacks: receive the progress.
+        callbacks: receive the progress, in one process if several train.
     """
 
     def __init__(
         self, trainer: Trainer, run: Run, callbacks: Callback | Sequence[Callback] = ()
     ) -> None:
         self._trainer, self._run = trainer, run
-        self._callbacks = [callbacks] if isinstance(callbacks, Callback) else list(callbacks)
-        self._leads = trainer.fabric.is_global_zero
+        self._leads = trainer.team.leads
+        given = [callbacks] if isinstance(callbacks, Callback) else list(callbacks)
+        self._callbacks = given if self._leads else []
         self._metrics_size = 0
         self._last_checkpoint = time.monotonic()
         self._last_is_damaged = False
@@ -64,8 +65,7 @@ class Recorder:
         if checkpoint is None:
             return
         trainer.enter_stage(checkpoint.notes.stage)
-        fabric = trainer.fabric
-        restore_checkpoint(checkpoint, trainer.state, fabric.global_rank, fabric.world_size)
+        restore_checkpoint(checkpoint, trainer.state)
         if not trainer.has_consistent_state():
             raise UserError(f"{checkpoint.path}: belongs to another recipe or version")
         self._metrics_size = checkpoint.notes.metrics_size
@@ -123,18 +123,28 @@ class Recorder:
             LossNotFinite: if the training diverged.
         """
         trainer = self._trainer
-        with StopRequest() as stop, closing(trainer), self._mention_checkpoint():
+        with self._tell_callbacks():
+            with StopRequest() as stop, closing(trainer), self._mention_checkpoint():
+                if self._leads:
+                    self._truncate_metrics()
+                if (tally := trainer.data.tally) is not None:
+                    tally.write_to(self._run.log) if self._leads else tally.keep_for_leader()
+                for callback in self._callbacks:
+                    callback.on_start(trainer.state.step, trainer.total_steps)
+                while not trainer.done:
+                    self._take_step()
+                    self._save_or_stop(stop)
             if self._leads:
-                self._truncate_metrics()
-            if trainer.data.tally is not None:
-                trainer.data.tally.write_to(self._run.log)
+                self._finish()
+
+    @contextmanager
+    def _tell_callbacks(self) -> Iterator[None]:
+        """Tell the callbacks of the run, and how it ended."""
+        with ExitStack() as ends:
             for callback in self._callbacks:
-                callback.on_start(trainer.state.step, trainer.total_steps)
-            while not trainer.done:
-                self._take_step()
-                self._save_or_stop(stop)
-        if self._leads:
-            self._finish()
+                callback.on_run(self._run, self._trainer.recipe)
+                ends.push(_end(callback))
+            yield
 
     def _take_step(self) -> None:
         trainer, started = self._trainer, time.monotonic()
@@ -152,11 +162,16 @@ class Recorder:
         trainer, tally = self._trainer, self._trainer.data.tally
         overdue = time.monotonic() - self._last_checkpoint > _SECONDS_BETWEEN_CHECKPOINTS
         too_many_broken = tally is not None and tally.too_many
-        stopped, due, refused = reduce_max(
-            trainer.fabric, [stop.received or 0, int(overdue), int(too_many_broken)]
+        unheard = tally is not None and tally.has_unheard
+        stopped, due, refused, named = reduce_max(
+            trainer.fabric, [stop.received or 0, *map(int, (overdue, too_many_broken, unheard))]
         )
-        if refused and tally is not None:
-            tally.raise_too_many()
+        if tally is not None:
+            if named:
+                told = gather_texts("\n".join(tally.take_unheard()))
+                tally.report([line for text in told for line in text.splitlines()])
+            if refused:
+                tally.raise_too_many()
         if due or stopped or trainer.done:
             self._save()
         if stopped and not trainer.done:
@@ -192,10 +207,9 @@ class Recorder:
         trainer.check_finite()
         trainer.check_weights()
         self._last_checkpoint = time.monotonic()
-        nothing = torch.zeros(len(state.terms), device=trainer.fabric.device)
-        sums = nothing if state.sums is None else state.sums
-        sums = gather_ranks(trainer.fabric, sums)
         if self._leads:
+            nothing = torch.zeros(len(state.terms), device=trainer.fabric.device)
+            sums = nothing if state.sums is None else state.sums
             run, size = self._run, self._metrics_size
             keep = None if self._last_is_damaged else run.earlier_checkpoint
             save_checkpoint(run.checkpoint, state, sums, (size, hash_file(run.metrics, size)), keep)
@@ -225,6 +239,10 @@ class Recorder:
             summary["unreadable_images"] = data.tally.count
         run.write_result(summary)
         run.earlier_checkpoint.unlink(missing_ok=True)
+
+
+def _end(callback: Callback) -> Callable[..., None]:
+    return lambda kind, error, trace: callback.on_end(error)
 
 
 def summarize_metrics(

@@ -4,13 +4,13 @@ import dataclasses
 import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 
 from dualstudent.data.batching.loader import BatchLoader
-from dualstudent.data.batching.samplers import Shard
 from dualstudent.data.broken import BrokenSamples
 from dualstudent.data.prepare import DataSettings, prepare
 from dualstudent.data.prepared import Origin, PreparedData
@@ -23,10 +23,11 @@ from dualstudent.optimization.optimizers import clip_gradient, set_learning_rate
 from dualstudent.optimization.schedules import Schedule
 from dualstudent.prediction import check_prediction
 from dualstudent.recipes.schema import Recipe
-from dualstudent.training.distributed import build_fabric, gather_ranks
+from dualstudent.training.distributed import Team, build_fabric
 from dualstudent.training.evaluation import Evaluator
 from dualstudent.training.fine_tuning import load_start
 from dualstudent.training.inference import evaluation_mode
+from dualstudent.training.rows import DividedRows, gather_rows
 from dualstudent.training.state import TrainState
 from dualstudent.training.trunk import use_trunk
 
@@ -50,6 +51,7 @@ class Trainer:
             ``recipe.transforms`` and ``recipe.normalization`` are ignored.
         check: called with the data before anything else is built; may raise.
         stage: the stage to start with, −1 for the last; its students have their initial weights.
+        team: the processes that train together; default: this one alone.
 
     Attributes:
         recipe: the recipe; its ``data`` are empty if other data were given.
@@ -81,14 +83,11 @@ class Trainer:
         data: PreparedData | None = None,
         check: Callable[[PreparedData], None] = lambda data: None,
         stage: int = 0,
+        team: Team | None = None,
     ) -> None:
-        origin = Origin(recipe.data, recipe.seed, recipe.transforms, recipe.normalization)
-        handed_over = data is not None and data.origin != origin
-        if handed_over:  # a recipe must not name data that the run never saw
-            recipe = recipe.model_copy(update={"data": DataSettings()})
-        _check_processes(recipe, handed_over)
-        self.recipe = recipe
-        self.fabric = build_fabric(recipe.device)
+        self.recipe = recipe = use_data(recipe, data)
+        self.team = team or Team(build_fabric(recipe.device))
+        self.fabric, self._divided = self.team.fabric, DividedRows(self.team.shard)
         prepared = data or prepare(
             recipe.data, recipe.seed, recipe.transforms, recipe.normalization
         )
@@ -131,14 +130,16 @@ class Trainer:
 
     def take_step(self, step: int) -> list[StudentLoss]:
         """Take step ``step`` of the current stage; its randomness depends on (seed, step)."""
-        rank, within = self.fabric.global_rank, step - self._stage_start
+        within = step - self._stage_start
         torch.manual_seed(derive_seed(self.recipe.seed, "step", step))
         self.method.before_step()
-        if rank:
-            torch.manual_seed(derive_seed(self.recipe.seed, "step", step, rank))
-        terms = self._wrapped(self._loader.batch(step), self.schedule.ramp(within))
-        losses = [StudentLoss(each) for each in terms]
-        self.fabric.backward(torch.stack([loss.total for loss in losses]).sum())
+        with self._divided:
+            terms = self._wrapped(self._loader.batch(step), self.schedule.ramp(within))
+            losses = [StudentLoss(each) for each in terms]
+            total = torch.stack([loss.total for loss in losses]).sum()
+            # Each process has the gradient of its rows. Their sum is that of the loss, but DDP
+            # computes their mean.
+            self.fabric.backward(total * self.fabric.world_size)
         for optimizer in self.state.optimizers:
             if self._clip_norm is not None:
                 clip_gradient(optimizer, self._clip_norm)
@@ -152,7 +153,8 @@ class Trainer:
 
     def end_epoch(self, epoch: int, steps: Iterable[int]) -> None:
         """Let the method end epoch ``epoch`` of the current stage, which consisted of ``steps``."""
-        self.method.after_epoch(epoch, map(self._loader.batch, steps))
+        with self._divided:
+            self.method.after_epoch(epoch, map(self._loader.batch, steps))
 
     def check_finite(self) -> None:
         """Check that all losses of this epoch are finite.
@@ -162,7 +164,7 @@ class Trainer:
         """
         if self.state.sums is None:
             return
-        broken = self.state.find_broken(gather_ranks(self.fabric, self.state.sums).mean(dim=0))
+        broken = self.state.find_broken(self.state.sums)
         if broken is None:
             return
         student, term = broken
@@ -246,7 +248,8 @@ class Trainer:
             recipe.seed,
             method.views,
             device,
-            Shard(self.fabric.global_rank, self.fabric.world_size),
+            self.team.shard,
+            partial(gather_rows, shard=self.team.shard),
             mark=recipe.network.batch_norm == "by-domain",
         )
         length = self._loader.steps_per_epoch
@@ -254,6 +257,9 @@ class Trainer:
         self._stage_start = sum(each.schedule.epochs for each in self._stages[:number]) * length
         self._stage_end = self._stage_start + self.schedule.total_steps
         self._clip_norm = recipe.optimizer.clip_norm
+        if recipe.device.sync_batch_norm:
+            _synchronize_batch_norm(method, device)
+        self._divided.divide(method)
         # The wrapped method runs the passes on the device; the plain one holds the state.
         self._wrapped, *optimizers = self.fabric.setup(
             method, *(recipe.optimizer.build(student) for student in method.students)
@@ -277,9 +283,7 @@ class Trainer:
         torch.manual_seed(derive_seed(self.recipe.seed, "epoch", epoch - 1))
         steps = range(state.step - length, state.step)
         self.end_epoch((last - self._stage_start) // length, steps)
-        means = None
-        if state.sums is not None:
-            means = gather_ranks(self.fabric, state.sums).mean(dim=0) / length
+        means = None if state.sums is None else state.sums / length
         record = {
             "epoch": epoch,
             "step": state.step,
@@ -291,6 +295,23 @@ class Trainer:
         if self.recipe.stages:
             record["stage"] = self.recipe.stages[state.stage].name
         return record
+
+
+def use_data(recipe: Recipe, data: PreparedData | None) -> Recipe:
+    """Return the recipe of a run on ``data``: it must not name data that the run never saw.
+
+    Raises:
+        UserError: if the data cannot be handed to other processes.
+    """
+    origin = Origin(recipe.data, recipe.seed, recipe.transforms, recipe.normalization)
+    if data is None or data.origin == origin:
+        return recipe
+    if recipe.device.processes > 1:
+        raise UserError(
+            f"device.processes = {recipe.device.processes} needs data that every process can read, "
+            "not data handed over from Python; use 1, or start your program with torchrun"
+        )
+    return recipe.model_copy(update={"data": DataSettings()})
 
 
 def build_method(recipe: Recipe, data: PreparedData, before: Method | None = None) -> Method:
@@ -430,17 +451,13 @@ def _check_domains(recipe: Recipe, data: PreparedData) -> None:
         )
 
 
-def _check_processes(recipe: Recipe, handed_over: bool) -> None:
-    if recipe.device.processes == 1:
-        return
-    for stage in recipe.split_stages():
-        if find_method(stage.method).remembers_samples:
-            raise UserError(
-                f"method.name = {stage.method.name!r} stores predictions of each sample and cannot "
-                f"be used with device.processes = {recipe.device.processes}; use 1"
-            )
-    if handed_over:
+def _synchronize_batch_norm(method: Method, device: torch.device) -> None:
+    """Let batch norm use the rows of all processes; torch can do that on GPUs of NVIDIA only."""
+    if device.type != "cuda":
         raise UserError(
-            f"device.processes = {recipe.device.processes} needs data that every process can read, "
-            "not data handed over from Python; use 1"
+            f"device.sync_batch_norm needs GPUs of NVIDIA, but the device is {device.type!r}; "
+            "leave it out, and each process normalizes its own rows"
         )
+    for network in method.modules():
+        if isinstance(network, Network):
+            nn.SyncBatchNorm.convert_sync_batchnorm(network)  # type: ignore[no-untyped-call]

@@ -1,5 +1,7 @@
 """The features of a recipe's trunk in place of its images, in training and afterwards."""
 
+import math
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +16,9 @@ from dualstudent.settings import Settings
 from dualstudent.trunks.features import keep_features
 from dualstudent.trunks.samples import KeptFeatures
 from dualstudent.trunks.trunk import StandardizedTrunk, TrunkSettings, build_trunk
+
+_SECONDS = 3.0  # until a forecast is made
+_SLACK = 1.5  # clean images come first, in full precision, and take about twice as long as views
 
 
 def use_trunk(recipe: Recipe, data: PreparedData, progress: Progress | None = None) -> PreparedData:
@@ -49,6 +54,78 @@ def use_trunk(recipe: Recipe, data: PreparedData, progress: Progress | None = No
         device=recipe.device.gpu or "cpu",
     )
     return replace(kept, trunk=settings)
+
+
+def use_trunk_within(
+    seconds: float, recipe: Recipe, data: PreparedData, progress: Progress | None = None
+) -> tuple[Recipe, PreparedData]:
+    """Like :func:`use_trunk`, with as many views of every image as can be computed in time.
+
+    One weak and one strong view are added at a time. Kept features take no time, and those that
+    were begun in vain are kept for the next call.
+
+    Args:
+        seconds: time for the features.
+        recipe: with a trunk; has the largest numbers of views.
+        data: images.
+        progress: receives the number of views that are done.
+
+    Returns:
+        The recipe with the numbers of views that there are, and the data.
+
+    Raises:
+        UserError: if not even one view of each kind can be computed in time; or as
+            :func:`use_trunk`.
+    """
+    assert recipe.trunk is not None
+    found, most = None, recipe.trunk
+    deadline = time.monotonic() + seconds
+    for count in range(1, max(most.weak_views, most.strong_views) + 1):
+        views = {
+            "weak_views": min(count, most.weak_views),
+            "strong_views": min(count, most.strong_views),
+        }
+        fewer = recipe.model_copy(update={"trunk": most.model_copy(update=views)})
+        try:
+            watch = _Watch(deadline, 1.0 if found else _SLACK, progress)
+            found = fewer, use_trunk(fewer, data, watch)
+        except _TooLong as error:
+            if found is None:
+                raise UserError(
+                    f"the features of {most.name} at {most.image_size} pixels take about "
+                    f"{math.ceil(error.seconds)} s here, even with one view of each kind, and the "
+                    f"budget leaves {math.floor(seconds)} s for them; give more time, or take a "
+                    "smaller trunk.image_size"
+                ) from None
+            break
+    assert found is not None
+    return found
+
+
+class _TooLong(Exception):
+    def __init__(self, seconds: float) -> None:
+        super().__init__(seconds)
+        self.seconds = seconds
+
+
+class _Watch:
+    """Hands progress on, and stops work that takes more than ``slack`` times what is left."""
+
+    def __init__(self, deadline: float, slack: float, progress: Progress | None) -> None:
+        self._deadline, self._slack, self._progress = deadline, slack, progress
+
+    def on_start(self, step: int, total: int) -> None:
+        self._started, self._total = time.monotonic(), total
+        if self._progress is not None:
+            self._progress.on_start(step, total)
+
+    def on_step(self, step: int) -> None:
+        if self._progress is not None:
+            self._progress.on_step(step)
+        spent, left = (time.monotonic() - self._started, self._deadline - self._started)
+        expected = spent * self._total / step
+        if spent >= _SECONDS and step < self._total and expected > self._slack * left:
+            raise _TooLong(expected)
 
 
 class TrunkNotes(Settings):

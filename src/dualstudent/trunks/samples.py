@@ -102,9 +102,9 @@ class KeptFeatures(Samples):
         kept = () if draw is None else self._views.get(draw.policy, ())
         if draw is None or not kept:
             return self._clean.take(indices)
-        generator, shape = draw.generator, (len(indices),)
+        generator, shape = draw.generator, (len(indices) * draw.shard.world_size,)
         drawn = torch.randint(len(kept), shape, generator=generator, device=generator.device)
-        numbers = drawn.cpu().numpy()
+        numbers = draw.shard.select(drawn).cpu().numpy()
         vectors = np.empty((len(indices), *self.shape), np.float32)
         for number in np.unique(numbers):
             mine = numbers == number

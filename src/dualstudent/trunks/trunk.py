@@ -26,10 +26,17 @@ PIECE = (
 )
 
 
+TrunkName = Literal[
+    "efficientnet-lite0", "efficientnet-lite1", "efficientnet-lite2", "efficientnet-lite0+2"
+]
+
+_TOGETHER = {"efficientnet-lite0+2": ("efficientnet-lite0", "efficientnet-lite2")}
+
+
 class TrunkSettings(EfficientNetLiteSettings):
     """A frozen trunk, and how many views of every image it sees."""
 
-    name: Literal["efficientnet-lite0", "efficientnet-lite1", "efficientnet-lite2"]
+    name: TrunkName
     image_size: int = Field(
         160, ge=32, description="pixels a side that the trunk sees; views are resized to it"
     )
@@ -44,6 +51,21 @@ class TrunkSettings(EfficientNetLiteSettings):
     seed: int = Field(
         0, ge=0, description="seed of the kept views; runs with other seeds share them"
     )
+
+    @property
+    def features(self) -> int:
+        """Length of its feature vectors."""
+        return count_features(self.name)
+
+
+def count_features(name: str) -> int:
+    """Return the length of the feature vectors of a trunk.
+
+    Example:
+        >>> count_features("efficientnet-lite0"), count_features("efficientnet-lite0+2")
+        (1280, 2560)
+    """
+    return FEATURES * len(_TOGETHER.get(name, (name,)))
 
 
 class FrozenTrunk(nn.Module):
@@ -153,18 +175,43 @@ def build_trunk(settings: TrunkSettings, channels: int) -> FrozenTrunk:
     Raises:
         UserError: if the weights are missing or do not fit.
     """
+    names = _TOGETHER.get(settings.name, (settings.name,))
+    if len(names) > 1 and settings.weights not in ("imagenet", "random"):
+        raise UserError(
+            f"trunk.weights = {settings.weights!r} is for one network, and {settings.name!r} are "
+            f"{len(names)}; name one of them"
+        )
+    built = [_build_pooled(name, settings, channels) for name in names]
+    module = built[0] if len(built) == 1 else Together(built)
+    trunk = FrozenTrunk(module, settings.features, settings.normalization, settings.image_size)
+    fuse_batch_norm(trunk.module)  # last, as rounding may depend on the machine, and the hash not
+    return trunk
+
+
+class Together(nn.ModuleList):
+    """Networks whose feature vectors (B, f₁), (B, f₂), … are joined to one, (B, f₁ + f₂ + …).
+
+    Networks that were trained apart err on different images, so a line on both is better.
+
+    Example:
+        >>> Together([nn.Flatten(), nn.Flatten()])(torch.ones(2, 1, 3, 3)).shape
+        torch.Size([2, 18])
+    """
+
+    def forward(self, images: Tensor) -> Tensor:
+        return torch.cat([network(images) for network in self], dim=1)
+
+
+def _build_pooled(name: str, settings: TrunkSettings, channels: int) -> nn.Sequential:
     (kind,) = (
         network.Settings
         for network in NETWORKS
-        if network.Settings.model_fields["name"].default == settings.name
+        if network.Settings.model_fields["name"].default == name
     )
     chosen = kind.model_validate({"weights": settings.weights})
     network = build_network(chosen, channels, 1, settings.image_size, settings.seed, 0)
     network.load_pretrained()
-    pooled = _pool(network.trunk)
-    trunk = FrozenTrunk(pooled, FEATURES, settings.normalization, settings.image_size)
-    fuse_batch_norm(trunk.module)  # last, as rounding may depend on the machine, and the hash not
-    return trunk
+    return _pool(network.trunk)
 
 
 def hash_trunk(network: Network) -> str:

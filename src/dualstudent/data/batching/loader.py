@@ -1,13 +1,15 @@
 """Makes the batch of every step."""
 
+from collections.abc import Callable
+
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from dualstudent.batch import TWO_VIEWS, Batch, Policy, Views, mark_domains
+from dualstudent.batch import TWO_VIEWS, WHOLE, Batch, Policy, Shard, Views, mark_domains
 from dualstudent.data.batching.prefetch import Prefetch
 from dualstudent.data.batching.readers import Role, StepReader
-from dualstudent.data.batching.samplers import WHOLE, Sampler, Shard
+from dualstudent.data.batching.samplers import Sampler
 from dualstudent.data.prepared import PreparedData
 from dualstudent.errors import UserError
 from dualstudent.settings import Settings
@@ -33,7 +35,9 @@ class BatchLoader:
             their place, so that batches and epochs have the same length for all methods. If all
             samples are labeled, each has the views of both kinds.
         device: device of the batches.
-        shard: the part of every batch that this process makes.
+        shard: the part of every batch that this process reads.
+        gather: makes the rows of the whole batch from those of all processes; default: the
+            batches have the rows of the shard only.
         mark: whether views have the channel of :func:`~dualstudent.batch.mark_domains`.
 
     Attributes:
@@ -56,6 +60,7 @@ class BatchLoader:
         views: Views = TWO_VIEWS,
         device: torch.device | str = "cpu",
         shard: Shard = WHOLE,
+        gather: Callable[[Tensor], Tensor] | None = None,
         mark: bool = False,
     ) -> None:
         _check_divides(settings, shard)
@@ -63,8 +68,10 @@ class BatchLoader:
         roles, teaches = _make_roles(data, settings, seed, views)
         self._mark, self._views = mark, views
         self._labels, self._domains = data.labels.to(device), data.domains.to(device)
+        unlabeled = torch.tensor(teaches, device=device)
         # Sharded like the indices: the parts of both samplers are multiples of the world size.
-        self._unlabeled = shard.select(torch.tensor(teaches, device=device))
+        self._unlabeled = unlabeled if gather else shard.select(unlabeled)
+        self._gather = gather
         reader = StepReader(data.train, roles, seed, device, shard)
         self._chunks = Prefetch(reader, data.train, device, limit_broken=shard.world_size == 1)
 
@@ -74,9 +81,10 @@ class BatchLoader:
         A sample that cannot be read is replaced by another, labeled or unlabeled like itself.
         """
         chunk = self._chunks.get(step)
-        indices = chunk.indices
+        indices, views = chunk.indices, chunk.views
+        if self._gather is not None:
+            indices, views = self._gather(indices), [self._gather(view) for view in views]
         labels, domains = self._labels[indices], self._domains[indices]
-        views = chunk.views
         if self._mark:
             views = [self._mark_view(number, view, domains) for number, view in enumerate(views)]
         return Batch(tuple(views), labels, self._unlabeled, indices, domains)
@@ -137,8 +145,8 @@ def _join_views(views: Views) -> tuple[Policy, ...]:
 def _check_divides(settings: BatchSettings, shard: Shard) -> None:
     if settings.size % shard.world_size or settings.labeled % shard.world_size:
         raise UserError(
-            f"batch.size = {settings.size} and batch.labeled = {settings.labeled} must be "
-            f"multiples of device.processes = {shard.world_size}"
+            f"{shard.world_size} processes share each batch, so batch.size = {settings.size} and "
+            f"batch.labeled = {settings.labeled} must be multiples of {shard.world_size}"
         )
 
 

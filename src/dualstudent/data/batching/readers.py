@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from dualstudent.batch import Policy
-from dualstudent.data.batching.samplers import WHOLE, Sampler, Shard
+from dualstudent.batch import WHOLE, Policy, Shard
+from dualstudent.data.batching.samplers import Sampler
 from dualstudent.data.broken import BrokenSamples
 from dualstudent.data.samples import Samples
 from dualstudent.data.transforms.policy import Draw
@@ -121,10 +121,9 @@ class StepReader:
     def _read(
         self, indices: Tensor, policies: Sequence[Policy], step: int, role: tuple[str, ...]
     ) -> list[Tensor]:
-        rank = [self._shard.rank] if self._shard.rank else []
         purpose = (self._seed, "view", step)
         draws = [
-            Draw(policy, make_generator(*purpose, number, *rank, *role, device=self._device))
+            Draw(policy, make_generator(*purpose, number, *role, device=self._device), self._shard)
             for number, policy in enumerate(policies)
         ]
         return self._samples.make_raw_views(indices, draws)

@@ -7,7 +7,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from dualstudent.batch import Policy
+from dualstudent.batch import WHOLE, Policy, Shard
 from dualstudent.data.transforms import color, geometry
 from dualstudent.data.transforms.normalization import Normalization, normalize
 from dualstudent.data.transforms.randaugment import (
@@ -82,9 +82,12 @@ class Transform(Settings):
         """Whether it does not change images."""
         return self == Transform()
 
-    def draw(self, count: int, generator: torch.Generator) -> Numbers:
-        """Draw the random numbers for ``count`` images, except the noise."""
-        numbers = {}
+    def draw(self, count: int, generator: torch.Generator, shard: Shard = WHOLE) -> Numbers:
+        """Draw the random numbers for ``count`` images, except the noise.
+
+        With a shard, they are its part of those for the whole batch.
+        """
+        numbers, count = {}, count * shard.world_size
         if self.translate or self.flip:  # must come first: published results depend on it
             bounds, device = (-self.translate, self.translate + 1), generator.device
             shift = torch.randint(*bounds, (2, count, 1), generator=generator, device=device)
@@ -93,7 +96,7 @@ class Transform(Settings):
             if self._is_set(key):
                 device = generator.device
                 numbers[key] = torch.rand(count, each, generator=generator, device=device)
-        return numbers
+        return {key: shard.select(drawn) for key, drawn in numbers.items()}
 
     def apply(self, pixels: Tensor, numbers: Numbers, size: int | None = None) -> Tensor:
         """Apply everything except normalization and noise.
@@ -176,10 +179,12 @@ class Draw(NamedTuple):
     Attributes:
         policy: name of the transform.
         generator: source of its random numbers, on the device where views are made.
+        shard: the part of the batch that is made; its views are those of the whole batch.
     """
 
     policy: Policy
     generator: torch.Generator
+    shard: Shard = WHOLE
 
 
 def perturb(
@@ -187,6 +192,7 @@ def perturb(
     transform: Transform,
     normalization: Normalization,
     generator: torch.Generator,
+    shard: Shard = WHOLE,
 ) -> Tensor:
     """Make one view of every image.
 
@@ -195,17 +201,20 @@ def perturb(
         transform: perturbation of the view.
         normalization: normalization of the pixel values.
         generator: source of random numbers, on the device of ``pixels``.
+        shard: the part of the batch that ``pixels`` are.
 
     Returns:
         (B, channels, H, W) float32, channels last in memory.
     """
-    numbers = transform.draw(len(pixels), generator)
+    numbers = transform.draw(len(pixels), generator, shard)
     images = normalize(transform.apply(pixels, numbers), normalization)
-    return add_noise(images, transform.noise, generator)
+    return add_noise(images, transform.noise, generator, shard)
 
 
-def add_noise(images: Tensor, sigma: float, generator: torch.Generator) -> Tensor:
+def add_noise(
+    images: Tensor, sigma: float, generator: torch.Generator, shard: Shard = WHOLE
+) -> Tensor:
     """Add Gaussian noise to normalized images, in place."""
     if sigma:
-        images += torch.empty_like(images).normal_(std=sigma, generator=generator)
+        images += shard.select(shard.make_whole(images).normal_(std=sigma, generator=generator))
     return images

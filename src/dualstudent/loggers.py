@@ -1,0 +1,198 @@
+"""Sends the metrics of a run to where people look: TensorBoard, MLflow or Weights & Biases.
+
+The metrics are in the folder of the run in any case, as lines of JSON.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from typing import Any, ClassVar
+
+from dualstudent.errors import UserError
+from dualstudent.recipes.reading import to_toml
+from dualstudent.recipes.schema import Recipe
+from dualstudent.sealed import hash_file
+from dualstudent.settings import suggest
+from dualstudent.signals import Interrupted
+from dualstudent.training.callbacks import Callback
+from dualstudent.training.run import Run
+
+_PROJECT = "dualstudent"
+
+
+class Logger(Callback):
+    """Sends every epoch of a run somewhere.
+
+    Attributes:
+        package: what must be installed.
+    """
+
+    package: ClassVar[str]
+
+    def on_epoch(self, record: dict[str, Any]) -> None:
+        self.log(dict(flatten_record(record)), int(record["step"]))
+
+    def log(self, metrics: dict[str, float], step: int) -> None:
+        """Send the metrics of an epoch that ended with ``step``."""
+        raise NotImplementedError
+
+
+class TensorBoardLogger(Logger):
+    """Writes event files to ``tensorboard/`` in the folder of the run."""
+
+    package = "tensorboard"
+
+    def on_run(self, run: Run, recipe: Recipe) -> None:
+        self._folder, self._recipe = run.folder / "tensorboard", recipe
+
+    def on_start(self, step: int, total: int) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        # Epochs that are trained again after a checkpoint replace what was written of them.
+        self._writer = SummaryWriter(str(self._folder), purge_step=step + 1 if step else None)
+        if step == 0:
+            self._writer.add_text("recipe", f"```\n{to_toml(self._recipe)}\n```")
+
+    def log(self, metrics: dict[str, float], step: int) -> None:
+        for name, value in metrics.items():
+            self._writer.add_scalar(name, value, step)
+        self._writer.flush()
+
+    def on_end(self, error: BaseException | None) -> None:
+        if hasattr(self, "_writer"):
+            self._writer.close()
+
+
+class MLflowLogger(Logger):
+    """Logs to the tracking server of ``MLFLOW_TRACKING_URI``; default: ``mlflow.db`` here."""
+
+    package = "mlflow"
+
+    def on_run(self, run: Run, recipe: Recipe) -> None:
+        from mlflow.entities import Param
+        from mlflow.tracking import MlflowClient
+
+        self._client, name = MlflowClient(), run.folder.name
+        found = self._client.get_experiment_by_name(_PROJECT)
+        experiment = found.experiment_id if found else self._client.create_experiment(_PROJECT)
+        tag = {"dualstudent.run": find_identity(run)}  # a resumed run goes on in the same one
+        earlier = self._client.search_runs(
+            [experiment], f"tags.`dualstudent.run` = '{tag['dualstudent.run']}'", max_results=1
+        )
+        if earlier:
+            self._id = earlier[0].info.run_id
+            self._client.update_run(self._id, status="RUNNING")
+            return
+        self._id = self._client.create_run(experiment, run_name=name, tags=tag).info.run_id
+        settings = flatten_settings(recipe.model_dump(mode="json", exclude_none=True))
+        self._client.log_batch(self._id, params=[Param(key, str(v)) for key, v in settings])
+
+    def log(self, metrics: dict[str, float], step: int) -> None:
+        from mlflow.entities import Metric
+
+        now = time.time_ns() // 1_000_000
+        values = [Metric(name, value, now, step) for name, value in metrics.items()]
+        self._client.log_batch(self._id, metrics=values)
+
+    def on_end(self, error: BaseException | None) -> None:
+        status = "KILLED" if isinstance(error, Interrupted) else "FAILED" if error else "FINISHED"
+        self._client.set_terminated(self._id, status)
+
+
+class WandbLogger(Logger):
+    """Logs to Weights & Biases; with ``WANDB_MODE=offline`` to ``wandb/`` in the run's folder."""
+
+    package = "wandb"
+
+    def on_run(self, run: Run, recipe: Recipe) -> None:
+        import wandb
+
+        self._run = wandb.init(
+            project=_PROJECT,
+            name=run.folder.name,
+            id=find_identity(run),
+            resume="allow",
+            dir=run.folder,
+            config=recipe.model_dump(mode="json", exclude_none=True),
+        )
+
+    def log(self, metrics: dict[str, float], step: int) -> None:
+        self._run.log(metrics, step=step)
+
+    def on_end(self, error: BaseException | None) -> None:
+        self._run.finish(exit_code=0 if error is None else 1)
+
+
+LOGGERS: dict[str, type[Logger]] = {
+    "tensorboard": TensorBoardLogger,
+    "mlflow": MLflowLogger,
+    "wandb": WandbLogger,
+}
+
+
+def log_to(name: str) -> Logger:
+    """Make a callback that sends metrics to ``"tensorboard"``, ``"mlflow"`` or ``"wandb"``.
+
+    Raises:
+        UserError: if there is no such logger, or its package is not installed.
+
+    Example:
+        >>> from dualstudent import load_recipe, train
+        >>> run = train(load_recipe("demo"), "runs/demo", log_to("mlflow"))  # doctest: +SKIP
+    """
+    if name not in LOGGERS:
+        raise UserError(
+            f"there is no logger {name!r}{suggest(name, LOGGERS)}; use one of {', '.join(LOGGERS)}"
+        )
+    kind = LOGGERS[name]
+    if find_spec(kind.package) is None:
+        raise UserError(
+            f"logging to {name} needs a package that is not installed; "
+            f"pip install 'dualstudent[{name}]'"
+        )
+    return kind()
+
+
+def flatten_record(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Yield every number of an epoch with its name, such as ``"test/student1/error"``.
+
+    Example:
+        >>> record = {"epoch": 1, "loss": [{"consistency": 2.0}], "test": {"student": {"error": 9}}}
+        >>> dict(flatten_record(record))
+        {'epoch': 1, 'loss/student/consistency': 2.0, 'test/student/error': 9}
+    """
+    for key in ("epoch", "learning_rate", "ramp"):
+        if key in record:
+            yield key, record[key]
+    for student, terms in zip(name_students(record), record["loss"], strict=True):
+        yield from ((f"loss/{student}/{term}", value) for term, value in terms.items())
+    for section in ("test", "distances"):
+        for network, figures in record.get(section, {}).items():
+            for figure, value in figures.items():
+                if isinstance(value, int | float):  # neither a list by class nor unknown
+                    yield f"{section}/{network}/{figure}", value
+
+
+def flatten_settings(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every setting of a recipe with its dotted key.
+
+    Example:
+        >>> dict(flatten_settings({"seed": 1, "data": {"labels": 50}}))
+        {'seed': 1, 'data.labels': 50}
+    """
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from flatten_settings(value, f"{above}{key}.")
+        else:
+            yield above + key, value
+
+
+def name_students(record: Mapping[str, Any]) -> list[str]:
+    """Return the names of the students whose losses a record has, as methods name them."""
+    count = len(record["loss"])
+    return ["student"] if count == 1 else [f"student{i}" for i in range(1, count + 1)]
+
+
+def find_identity(run: Run) -> str:
+    """Return what tells a run from others, also from one with the same recipe elsewhere."""
+    return f"{run.folder.name[:40]}-{hash_file(run.about)[:12]}"

@@ -1,0 +1,76 @@
+"""Processes of this machine that train runs, one after the other."""
+
+import multiprocessing
+import os
+import signal
+from concurrent.futures import Future, ProcessPoolExecutor
+from multiprocessing.synchronize import Event
+from pathlib import Path
+from typing import Self
+
+import torch
+
+from dualstudent.errors import UserError
+from dualstudent.parallel import call_when_parent_ends, main_module_left_out
+from dualstudent.recipes.schema import Recipe
+from dualstudent.runs import train_or_resume
+from dualstudent.signals import Interrupted
+from dualstudent.training.callbacks import Callback
+
+
+class LocalPool:
+    """Trains ``workers`` runs at a time; leaving the block stops them with a checkpoint."""
+
+    def __init__(self, workers: int) -> None:
+        context = multiprocessing.get_context("spawn")  # fork breaks torch's threads
+        self._stop = context.Event()
+        self._pool = ProcessPoolExecutor(workers, context, _begin, (self._stop,))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._pool.shutdown(cancel_futures=True)
+
+    def submit(self, recipe: Recipe, folder: Path) -> Future[str]:
+        """Train or resume a run as soon as there is room; the result is an error, or empty."""
+        with main_module_left_out():
+            return self._pool.submit(_train, recipe, folder)
+
+
+class _Stops(Callback):
+    """Stops the training when the parent says so."""
+
+    event: Event
+
+    def on_step(self, step: int) -> None:
+        if self.event.is_set():
+            signal.raise_signal(signal.SIGTERM)
+
+
+_stops = _Stops()  # of this process
+
+
+def _begin(event: Event) -> None:
+    os.setsid()  # the parent handles Ctrl-C and stops every worker once
+    call_when_parent_ends(lambda: os.kill(os.getpid(), signal.SIGTERM))  # with a checkpoint
+    torch.set_num_threads(1)
+    _stops.event = event
+
+
+def _train(recipe: Recipe, folder: Path) -> str:
+    problem = train_or_explain(recipe, folder, _stops)
+    parent = multiprocessing.parent_process()
+    if parent is not None and not parent.is_alive():
+        os._exit(0)  # nobody would give it anything else to do
+    return problem
+
+
+def train_or_explain(recipe: Recipe, folder: Path, callback: Callback | None = None) -> str:
+    """Train or resume a run; return what went wrong, empty if nothing did."""
+    try:
+        train_or_resume(recipe, folder, callback or ())
+    except (UserError, OSError, Interrupted) as error:
+        return str(error)
+    return ""
