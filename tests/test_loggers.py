@@ -122,19 +122,40 @@ def test_an_unknown_logger_is_refused_and_a_similar_one_suggested() -> None:
 
 
 class Fails(Logger):
-    """Notes how it ended."""
+    """Cannot reach its server; notes how the run ended."""
 
+    package = "elsewhere"
     ended: BaseException | None = None
 
-    def log(self, metrics: dict[str, float], step: int) -> None:
-        raise OSError("the server is gone")
+    def open(self, run: Run, recipe: object) -> None:
+        pass
 
-    def on_end(self, error: BaseException | None) -> None:
+    def log(self, metrics: dict[str, float], step: int) -> None:
+        raise OSError("the server\nis gone")
+
+    def close(self, error: BaseException | None) -> None:
         self.ended = error
 
 
-def test_callbacks_are_told_how_a_run_ended(tmp_path: Path) -> None:
+class CannotBegin(Fails):
+    def open(self, run: Run, recipe: object) -> None:
+        raise RuntimeError("no key")
+
+
+def test_a_server_that_is_gone_does_not_end_a_training(tmp_path: Path) -> None:
     logger = Fails()
-    with pytest.raises(OSError, match="gone"):
-        train(small_recipe(), tmp_path / "run", logger)
-    assert isinstance(logger.ended, OSError)
+    with pytest.warns(UserWarning, match=r"elsewhere failed: OSError: the server\\nis gone"):
+        assert train(small_recipe(), tmp_path / "run", logger).result.is_file()
+    assert logger.ended is None
+
+
+def test_loggers_are_told_how_a_run_ended(tmp_path: Path) -> None:
+    logger = Fails()
+    with pytest.raises(Interrupted):
+        train(small_recipe(), tmp_path / "run", [logger, RaisesSignalAt(20)])
+    assert isinstance(logger.ended, Interrupted)
+
+
+def test_a_logger_that_cannot_begin_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="elsewhere failed: RuntimeError: no key"):
+        train(small_recipe(), tmp_path / "run", CannotBegin())

@@ -24,6 +24,7 @@ from dualstudent import (
     train,
 )
 from dualstudent.discovery import ForeignCode
+from dualstudent.experiments.rows import parse_row
 from dualstudent.recipes.reading import RunsCodeWarning
 from tests.support.command import Command
 from tests.support.own_code import write_code
@@ -66,6 +67,15 @@ def test_an_own_method_is_trained_by_its_settings(module: str, tmp_path: Path) -
         assert run.page.is_file()
     assert losses[0] < losses[1]
     assert recipe.method.label_smoothing == small_recipe().method.label_smoothing
+
+
+def test_an_own_method_is_a_row_of_a_comparison(module: str) -> None:
+    row = parse_row(f"{module}:Mine:weight=2")
+    assert row.changes == (f"method.name={module}:Mine", "method.weight=2")
+    assert [row.has_setting(f"method.{key}") for key in ("weight", "decay")] == [True, False]
+    assert row.file_name == f"{module},Mine,weight=2"
+    with pytest.raises(UserError, match="there is no method"):
+        parse_row(f"{module}:no_method")
 
 
 def test_nothing_of_a_strangers_run_is_imported_unless_it_is_named(

@@ -4,11 +4,13 @@ The metrics are in the folder of the run in any case, as lines of JSON.
 """
 
 import time
+import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any, ClassVar
 
-from dualstudent.errors import UserError
+from dualstudent.errors import UserError, escape_line
 from dualstudent.recipes.reading import to_toml
 from dualstudent.recipes.schema import Recipe
 from dualstudent.sealed import hash_file
@@ -29,12 +31,42 @@ class Logger(Callback):
 
     package: ClassVar[str]
 
+    def on_run(self, run: Run, recipe: Recipe) -> None:
+        try:
+            self.open(run, recipe)
+        except Exception as error:  # of any kind, as it is the package's
+            raise UserError(f"{self._describe(error)}; train without --log, or mend it") from error
+
     def on_epoch(self, record: dict[str, Any]) -> None:
-        self.log(dict(flatten_record(record)), int(record["step"]))
+        with self._survive():
+            self.log(dict(flatten_record(record)), int(record["step"]))
+
+    def on_end(self, error: BaseException | None) -> None:
+        with self._survive():
+            self.close(error)
+
+    def open(self, run: Run, recipe: Recipe) -> None:
+        """Begin, or go on with a run that was logged before."""
+        raise NotImplementedError
 
     def log(self, metrics: dict[str, float], step: int) -> None:
         """Send the metrics of an epoch that ended with ``step``."""
         raise NotImplementedError
+
+    def close(self, error: BaseException | None) -> None:
+        """End, if there was an error because of it."""
+        raise NotImplementedError
+
+    @contextmanager
+    def _survive(self) -> Iterator[None]:
+        """A server that cannot be reached must not end a training; the run has its metrics."""
+        try:
+            yield
+        except Exception as error:
+            warnings.warn(self._describe(error), stacklevel=4)
+
+    def _describe(self, error: Exception) -> str:
+        return escape_line(f"logging to {self.package} failed: {type(error).__name__}: {error}")
 
 
 class TensorBoardLogger(Logger):
@@ -42,7 +74,7 @@ class TensorBoardLogger(Logger):
 
     package = "tensorboard"
 
-    def on_run(self, run: Run, recipe: Recipe) -> None:
+    def open(self, run: Run, recipe: Recipe) -> None:
         self._folder, self._recipe = run.folder / "tensorboard", recipe
 
     def on_start(self, step: int, total: int) -> None:
@@ -58,7 +90,7 @@ class TensorBoardLogger(Logger):
             self._writer.add_scalar(name, value, step)
         self._writer.flush()
 
-    def on_end(self, error: BaseException | None) -> None:
+    def close(self, error: BaseException | None) -> None:
         if hasattr(self, "_writer"):
             self._writer.close()
 
@@ -68,7 +100,7 @@ class MLflowLogger(Logger):
 
     package = "mlflow"
 
-    def on_run(self, run: Run, recipe: Recipe) -> None:
+    def open(self, run: Run, recipe: Recipe) -> None:
         from mlflow.entities import Param
         from mlflow.tracking import MlflowClient
 
@@ -94,7 +126,7 @@ class MLflowLogger(Logger):
         values = [Metric(name, value, now, step) for name, value in metrics.items()]
         self._client.log_batch(self._id, metrics=values)
 
-    def on_end(self, error: BaseException | None) -> None:
+    def close(self, error: BaseException | None) -> None:
         status = "KILLED" if isinstance(error, Interrupted) else "FAILED" if error else "FINISHED"
         self._client.set_terminated(self._id, status)
 
@@ -104,7 +136,7 @@ class WandbLogger(Logger):
 
     package = "wandb"
 
-    def on_run(self, run: Run, recipe: Recipe) -> None:
+    def open(self, run: Run, recipe: Recipe) -> None:
         import wandb
 
         self._run = wandb.init(
@@ -119,7 +151,7 @@ class WandbLogger(Logger):
     def log(self, metrics: dict[str, float], step: int) -> None:
         self._run.log(metrics, step=step)
 
-    def on_end(self, error: BaseException | None) -> None:
+    def close(self, error: BaseException | None) -> None:
         self._run.finish(exit_code=0 if error is None else 1)
 
 

@@ -127,7 +127,7 @@ def test_the_ceiling_learns_from_all_labels_in_about_the_same_steps() -> None:
         ({"changes": ("method.name=vat",)}, "--methods"),
         ({"changes": ("method.confidence_treshold=0.5",)}, "did you mean 'method.confidence_thr"),
         ({"changes": ("data.split=split.json",)}, r"data\.split"),
-        ({"methods": ("pi:decay=0.9",)}, r"method\.decay = 0\.9: .* of .*'mean-teacher'"),
+        ({"methods": ("pi:decay=0.9",)}, r"method\.decay = 0\.9: .* of .*mean-teacher'"),
         ({"changes": ("batch.labeled=128",)}, r"dual-student, 50 labels: batch\.labeled = 128"),
         (
             {"methods": ("supervised", "pi+fastswa")},

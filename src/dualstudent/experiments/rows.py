@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from dualstudent.discovery import allow_imports, find_plugin, is_import_path
 from dualstudent.errors import UserError
-from dualstudent.methods import METHODS
+from dualstudent.methods import ENTRY_POINTS, METHODS
 from dualstudent.recipes.schema import Recipe
 from dualstudent.settings import suggest
 
@@ -42,11 +43,13 @@ class Row:
 
     def has_setting(self, key: str) -> bool:
         """Whether its method has the setting ``method.…`` that the dotted ``key`` names."""
-        return key.split(".")[1].strip() in _FIELDS[self.method]
+        return key.split(".")[1].strip() in _list_fields(self.method)
 
 
 def parse_row(text: str) -> Row:
     """Parse ``METHOD`` or ``METHOD:key=value:key=value``, with keys of the section ``method``.
+
+    A method of one's own is named by its import path, ``MODULE:NAME``, and imported.
 
     Raises:
         UserError: if there is no such method, or a setting is not written as ``key=value``.
@@ -56,7 +59,9 @@ def parse_row(text: str) -> Row:
         ('method.name=dual-student', 'method.confidence_threshold=0.8')
     """
     method, *settings = (part.strip() for part in text.split(":"))
-    if method not in _FIELDS:
+    if method not in _FIELDS and settings and is_import_path(f"{method}:{settings[0]}"):
+        method = f"{method}:{settings.pop(0)}"
+    if not _list_fields(method):
         raise UserError(
             f"there is no method {method!r}{suggest(method, _FIELDS)} "
             "('dualstudent methods' lists them)"
@@ -69,6 +74,14 @@ def parse_row(text: str) -> Row:
                 "fixmatch:pseudo_label_threshold=0.8"
             )
     return Row(text, method, (f"method.name={method}", *(f"method.{each}" for each in settings)))
+
+
+def _list_fields(method: str) -> set[str]:
+    """List the settings of a method, which may be one of others; empty if there is no such one."""
+    if method in _FIELDS:
+        return _FIELDS[method]
+    found = find_plugin(method, ENTRY_POINTS, allow_imports([method]))
+    return set(found.Settings.model_fields) if hasattr(found, "Settings") else set()
 
 
 def make_ceiling(shared: Recipe) -> Row:

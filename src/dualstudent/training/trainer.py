@@ -329,11 +329,12 @@ def build_method(recipe: Recipe, data: PreparedData, before: Method | None = Non
     channels, *size = shape = data.train.shape
     image_size = min(size) if size else None
     classes = len(data.classes)
+    networks = recipe.method.networks(recipe.network)
     students = [
         build_network(network, channels, classes, image_size, recipe.seed, number)
-        for number, network in enumerate(recipe.method.networks(recipe.network))
+        for number, network in enumerate(networks)
     ]
-    if not is_ours(recipe.network):
+    if not all(map(is_ours, networks)):
         _try_students(students, shape, classes)
     # First, so that teachers and averages are copies of these weights.
     if before is None:
