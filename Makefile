@@ -73,7 +73,8 @@ dist: .venv/ready
 	.ci/try_dist.sh $(PYTHON) dist/*.whl dist/*.tar.gz
 
 bench: .venv/ready
-	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/bench.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.bench
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/views.py
 
 clean:
 	rm -rf .venv build src/*.egg-info

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from tests.torture.children import tiny_recipe
 pytestmark = pytest.mark.cluster
 PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "scancel", "scontrol", "sinfo")
 MOST_SECONDS = 300
+SILENT: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 CONFIGURATION = """
 ClusterName=test
 SlurmctldHost={host}(127.0.0.1)
@@ -96,10 +98,7 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     started = []
     try:
         for command in daemons:
-            log = (folder / f"{command[0]}.txt").open("w")
-            started.append(
-                subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
-            )
+            started.append(subprocess.Popen(command, env=environment, **SILENT))
         wait_until(lambda: "idle" in ask(environment, "sinfo"), "SLURM does not start")
         yield environment
     finally:

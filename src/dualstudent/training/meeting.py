@@ -70,7 +70,7 @@ def meet(world: World, settings: DeviceSettings) -> Store:
     _has_met = True
     limit, address = settings.start_limit, find_address()
     try:
-        store = TCPStore(
+        whole = TCPStore(
             *address,
             world.size,
             # The agent of torchrun has one already.
@@ -79,6 +79,9 @@ def meet(world: World, settings: DeviceSettings) -> Store:
             wait_for_workers=False,
             multi_tenant=True,
         )
+        # It may still hold what processes wrote before torchrun restarted them.
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        store = PrefixStore(f"attempt {attempt} of {world.size}", whole)
         store.set(f"arrived/{world.rank}", socket.gethostname())
         if world.leads:
             store.set("missing", _wait_for_all(store, world, limit))
@@ -94,13 +97,19 @@ def meet(world: World, settings: DeviceSettings) -> Store:
             f"{missing} of {world.size} did not arrive within device.start_limit = {limit:g} s; "
             "start all of them, with the same MASTER_ADDR and MASTER_PORT"
         )
-    distributed.init_process_group(
-        "cpu:gloo,cuda:nccl" if settings.gpu == "cuda" else "gloo",
-        store=PrefixStore("group", store),
-        rank=world.rank,
-        world_size=world.size,
-        timeout=_LONGEST_WAIT,
-    )
+    try:
+        distributed.init_process_group(
+            "cpu:gloo,cuda:nccl" if settings.gpu == "cuda" else "gloo",
+            store=PrefixStore("group", store),
+            rank=world.rank,
+            world_size=world.size,
+            timeout=_LONGEST_WAIT,
+        )
+    except RuntimeError as error:
+        raise UserError(
+            f"rank {world.rank} does not reach all others, though they have arrived; is there a "
+            "firewall, or another network (GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME)?"
+        ) from error
     return store
 
 

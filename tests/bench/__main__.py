@@ -1,6 +1,6 @@
 """Where the time goes, as ratios: one table, and ``results/bench/ratios.csv``.
 
-    make bench        # or: python benchmarks/bench.py [--seconds 20] [--only TEXT]
+    make bench        # or: python -m tests.bench [--seconds 20] [--only TEXT]
 
 The two things that a row compares take turns in one process, so that both see the same machine;
 the figure is the median over the ratios of neighbors, with the middle half of them. Run it while
@@ -25,8 +25,6 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-import textbook
-import views
 from dualstudent import (
     ImageSamples,
     Normalization,
@@ -42,6 +40,7 @@ from dualstudent.errors import NotKeptWarning
 from dualstudent.recipes.schema import Recipe
 from dualstudent.training.distributed import join_team
 from dualstudent.training.inference import evaluation_mode
+from tests.bench import textbook
 
 OUT = Path("results/bench/ratios.csv")
 DIGITS = ["batch.size=256", "batch.labeled=32", "data.labels=320"]
@@ -212,12 +211,6 @@ def compare_sizes(limit: float) -> list[float]:
         )
 
 
-def compare_kornia(limit: float) -> list[float]:
-    pixels = torch.randint(256, (256, 3, 32, 32), dtype=torch.uint8)
-    here, *others = views.list_rows(pixels, shift=4)["RandAugment(2) and cutout"]
-    return take_turns(here, others[0], limit) if others else []
-
-
 def compare_decoding(limit: float) -> list[float]:
     noise = np.random.default_rng(0).integers(0, 256, (300, 400, 3), np.uint8)
     with TemporaryDirectory() as folder:
@@ -277,7 +270,6 @@ def list_rows() -> Iterator[Row]:
         work = partial(compare_students, count)
         yield Row(f"a student of {count} / a student of 2", "0.95 to 1.05", work)
     yield Row("batch of 10,000,000 images / of 10,000", "about 1", compare_sizes)
-    yield Row("RandAugment and cutout / kornia (– if it is not installed)", "< 1", compare_kornia)
     yield Row("decoding a photo / bare Pillow", "about 1", compare_decoding)
     yield Row("evaluation / bare forward passes", "about 1", compare_prediction)
     yield Row("one process / two processes, on two cores", "at best 2", compare_processes)
@@ -285,8 +277,6 @@ def list_rows() -> Iterator[Row]:
 
 def describe(row: Row, seconds: float) -> dict[str, Any]:
     ratios = row.ratios(seconds)
-    if not ratios:
-        return {"row": row.name, "goal": row.goal, "ratio": "–"}
     low, _, high = quantiles(ratios, n=4)
     figures = {"ratio": f"{median(ratios):.3f}", "from": f"{low:.3f}", "to": f"{high:.3f}"}
     return {"row": row.name, "goal": row.goal, **figures, "rounds": len(ratios)}

@@ -1,6 +1,6 @@
 """Dual Student as one would write it first: Pillow for each image, loops over students and samples.
 
-It is slow on purpose, to compare with; :mod:`benchmarks.bench` measures it. Algorithm 1 and Eq. 3
+It is slow on purpose, to compare with; ``make bench`` measures it. Algorithm 1 and Eq. 3
 to 7 of the paper, with the same networks, batches and optimizers as the recipe ``digits``.
 """
 

@@ -1,6 +1,6 @@
 """Does memory stay flat while 200,000 small files stream through an epoch?
 
-    OMP_NUM_THREADS=1 python benchmarks/many_files.py FOLDER [--files 200000]
+    OMP_NUM_THREADS=1 python -m tests.bench.many_files FOLDER [--files 200000]
 
 Writes so many JPEG files of 32 × 32 pixels into FOLDER, unless they are there, and reads the
 batches of one epoch as training does, in this process. Resident memory after every tenth batch goes

@@ -1,6 +1,6 @@
 """What the tables of the paper cost on 1, 8 and 64 GPUs, computed from measured operations.
 
-    python benchmarks/scaling.py [--utilization 0.3]
+    python -m tests.bench.scaling [--utilization 0.3]
 
 One step of each kind of run is taken on a CPU with a small batch; torch counts its floating-point
 operations and the bytes that it keeps for the backward pass. Nothing is measured on a GPU. The rows

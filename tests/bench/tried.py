@@ -1,6 +1,6 @@
 """What could make a step faster, and does: each row against the plain pass, as ratios of CPU time.
 
-    OMP_NUM_THREADS=1 python benchmarks/tried.py
+    OMP_NUM_THREADS=1 python -m tests.bench.tried
 
 Forward and backward passes of one network on a batch that lies ready; both sides take turns, one
 thread. CPU time, so that a busy machine matters less. Below 1 is faster than plain.
