@@ -51,12 +51,13 @@ class ReportedLearner(Learner):
         self,
         labels: NDArray[np.int64],
         known: NDArray[np.int64],
+        in_sample: NDArray[np.bool_],
         classes: int,
         check: Callable[[], None],
     ) -> NDArray[np.float64]:
         if len(known) not in LABELS:
             return np.full((len(known), classes), 1 / classes)
-        return super()._judge(labels, known, classes, check)
+        return super()._judge(labels, known, in_sample, classes, check)
 
 
 @dataclass(frozen=True)

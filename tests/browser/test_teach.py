@@ -30,6 +30,10 @@ def open_page(browser: "Browser") -> Iterator[Open]:
     troubles: list[str] = []
     contexts = []
 
+    def note(url: str, host: str) -> None:
+        if urlsplit(url).netloc != host:
+            troubles.append(url)
+
     def open_(address: str, width: int = 1280, height: int = 900, **settings: Any) -> "Page":
         context = browser.new_context(viewport={"width": width, "height": height}, **settings)
         contexts.append(context)
@@ -37,10 +41,7 @@ def open_page(browser: "Browser") -> Iterator[Open]:
         page.on("console", lambda message: troubles.append(message.text))
         page.on("pageerror", lambda error: troubles.append(str(error)))
         page.on("dialog", lambda dialog: troubles.append(dialog.message))
-        page.on(
-            "request",
-            lambda request: urlsplit(request.url).netloc == host or troubles.append(request.url),
-        )
+        page.on("request", lambda request: note(request.url, host))
         page.set_default_timeout(120_000)  # the machine may be busy
         page.goto(address)
         return page

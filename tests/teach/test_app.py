@@ -141,6 +141,8 @@ def test_two_tabs_are_asked_for_different_images(client: Client) -> None:
     )
     assert len(first) == len(second) == 8
     assert not first & second
+    assert len(ask(client, "next", {"tab": "c", "count": 40}).json()) == 40 - 16
+    assert len(ask(client, "next", {"tab": "d", "count": 5}).json()) == 5  # nothing else is left
 
 
 WRONG: tuple[tuple[str, Any], ...] = (
@@ -180,21 +182,21 @@ def test_the_page_is_html_with_its_name_as_text(tmp_path: Path) -> None:
     assert "http" not in page
 
 
-def make_answer(room: Classroom, version: int = 0) -> Answer:
+def make_answer(room: Classroom, version: int, labels: int) -> Answer:
     count = len(room.session.labels.entries)
     names = ("one", "zero")
     confidence = np.linspace(0.5, 1, count)
     suspects = ((0, 1),)
     return Answer(
         version,
-        12,
+        labels,
         names,
         np.arange(count),
         np.arange(count) % 2,
         confidence,
         (5, 6, 7),
         suspects,
-        Estimate(12, 10, 8, 0.4, 0.9),
+        Estimate(labels, 10, 8, 0.4, 0.9),
     )
 
 
@@ -203,11 +205,15 @@ def test_what_the_model_says_reaches_the_page(
 ) -> None:
     ask(client, "label", {"images": [0, 2], "label": "one"})
     learner.report(FeaturesDone("pixels", 40, 40, {}))
-    learner.report(make_answer(room))
+    room.learn_if_due(at_once=True)
+    asked_last = learner.questions[-1]
+    learner.report(make_answer(room, asked_last.version, 1))  # features of one image are missing
+    assert client.get(f"/{TOKEN}/state").json()["history"] == []
+    learner.report(make_answer(room, asked_last.version, 2))
     state = client.get(f"/{TOKEN}/state").json()
     assert state["model"]["estimate"]["correct"] == 8
     assert state["features"] == {"name": "pixels", "done": 40, "total": 40}
-    assert state["history"][0]["labels"] == 12
+    assert state["history"][0]["labels"] == 2
     assert client.get(f"/{TOKEN}/state?since={state['changes']}").status_code == 204
     sample = {n for n, entry in enumerate(room.session.labels.entries) if entry.in_sample}
     seeming = client.get(f"/{TOKEN}/class?name=zero").json()

@@ -102,11 +102,12 @@ def test_every_row_that_was_said_to_be_saved_survives_a_kill(tmp_path: Path) -> 
     journal.close()
 
 
-@pytest.mark.parametrize("content", ["path,label\n", "a,b,c\n1,2,3\n", "x\n"])
+@pytest.mark.parametrize(
+    "content",
+    ["path,label\n", "a,b,c\n1,2,3\n", "x\n", "path,label\na.png,cat\nb.png,dog", 'a,"b\nc,d\n'],
+)
 def test_another_file_is_left_alone(tmp_path: Path, content: str) -> None:
     (tmp_path / "labels.csv").write_text(content)
-    journal = Journal(tmp_path / "labels.csv")
     with pytest.raises(UserError, match=r"labels\.csv"):
-        list(journal.read())
-    journal.close()
+        Journal(tmp_path / "labels.csv")
     assert (tmp_path / "labels.csv").read_text() == content

@@ -39,6 +39,7 @@ from tests.torture.children import (
     tiny_recipe,
     train_tiny,
 )
+from tests.torture.teaching import find_loss, make_folder
 
 NAMES = [str(kind.Settings.model_fields["name"].default) for kind in METHODS]
 Act = Callable[[], object]
@@ -393,6 +394,17 @@ def _train_on(vectors: NDArray[np.float64], recipe: Recipe, folder: Path) -> Non
     train(recipe, folder, data=prepare_arrays(vectors, np.arange(len(vectors)) % 3))
 
 
+def check_teaching(count: int, place: Place) -> Tally:
+    """Kill a program to which labels come in: what was said to be saved must be there."""
+    tally, draw = Tally(), random.Random(0)
+    folder = make_folder(place.new())
+    for _ in range(count):
+        wrong = find_loss(folder, draw.uniform(0.05, 0.5))
+        tally.counts["nothing lost"] += not wrong
+        tally.wrong += [wrong] if wrong else []
+    return tally
+
+
 def list_checks(short: bool) -> Iterable[tuple[str, str, Callable[[Place], Tally]]]:
     """Check, its subject, and what does it; the short form takes seconds."""
     kills, every, flips, count = (3, 20, 2, 1) if short else (50, 1, 100, 50)
@@ -413,3 +425,4 @@ def list_checks(short: bool) -> Iterable[tuple[str, str, Callable[[Place], Tally
     yield "two processes", "", partial(check_two_processes, count)
     yield "changed", "recipe, data, versions", check_changes
     yield "not finite", "losses, inputs", check_not_finite
+    yield "kills", "teach", partial(check_teaching, kills)

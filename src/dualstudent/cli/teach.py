@@ -2,6 +2,7 @@
 
 import shlex
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -75,8 +76,7 @@ def teach(
     from dualstudent.teach.session import Session
 
     collection = find_collection(where)
-    beside = collection.source.with_name(f"{collection.source.stem}-labels")
-    session = Session(collection, out or beside, who)
+    session = Session(collection, out or _name_beside(collection.source), who)
     asked = (import_, export, folders)
     try:
         if any(path is not None for path in asked):
@@ -154,10 +154,21 @@ def _serve(
     print_line(console, f"to train on them: {command}")
 
 
+def _name_beside(source: Path) -> Path:
+    """FOLDER-labels; a folder may have a dot in its name."""
+    place = source.resolve() if source.name in ("", "..") else source
+    return place.with_name(f"{place.name if place.is_dir() else place.stem}-labels")
+
+
 def _open_page(address: str, no_browser: bool) -> None:
+    print_line(console, f"open {address}")
+    if not no_browser:  # some browsers return when they are closed, and the page must be served
+        Thread(target=_open_browser, args=(address,), daemon=True).start()
+    print_line(console, "Ctrl-C ends it; every label is saved at once")
+
+
+def _open_browser(address: str) -> None:
     import webbrowser
 
-    print_line(console, f"open {address}")
-    if not no_browser and not webbrowser.open(address):
+    if not webbrowser.open(address):
         print_message("note", "yellow", "no browser was found here; open the address in one")
-    print_line(console, "Ctrl-C ends it; every label is saved at once")

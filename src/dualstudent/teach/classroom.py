@@ -70,6 +70,7 @@ class Classroom:
         self.lock = threading.RLock()
         self._leases: dict[str, tuple[float, list[int]]] = {}
         self._asked, self._learned_from, self._changed_at = -1, 0, 0.0
+        self._asked_labels: dict[int, int] = {}  # version → number of labels
         self.taking_part = self._draw_taking_part()
         paths = tuple(session.find_file(number) for number in self.taking_part)
         task = Task(tuple(self.taking_part), paths, session.collection.trunk)
@@ -110,7 +111,9 @@ class Classroom:
             rests = time.monotonic() - self._changed_at > _REST
             if at_once or rests or abs(labels - self._learned_from) >= EVERY:
                 self._asked, self._learned_from = version, labels
-                self._worker.ask(self._make_question(version))
+                question = self._make_question(version)
+                self._asked_labels[version] = len(question.labels)
+                self._worker.ask(question)
 
     def note_unreadable(self, number: int, reason: str) -> None:
         """Note that an image cannot be read; nobody is asked for it again."""
@@ -135,13 +138,10 @@ class Classroom:
             leases = self._leases.items()
             self._leases = {k: v for k, v in leases if now - v[0] < _LEASE and k != tab}
             own = list(shown)
-            taken = {number for _, held in self._leases.values() for number in held} | set(own)
-            found = (
-                [number for number in self._list_wanted(label, event) if number not in taken][
-                    :count
-                ]
-                if label or event
-                else self._arrange(taken, count)
+            held = {number for _, numbers in self._leases.values() for number in numbers}
+            # If only images of other tabs are left, these: a closed tab still holds some.
+            found = self._find_questions({*held, *own}, count, label, event) or (
+                self._find_questions(set(own), count, label, event)
             )
             self._leases[tab] = (now, [*own, *found])
             return found
@@ -176,6 +176,12 @@ class Classroom:
     def _is_askable(self, number: int) -> bool:
         entry = self.session.labels.entries[number]
         return entry.is_open and entry.part == "train" and number not in self.unreadable
+
+    def _find_questions(self, taken: set[int], count: int, label: str, event: str) -> list[int]:
+        if label or event:
+            wanted = self._list_wanted(label, event)
+            return [number for number in wanted if number not in taken][:count]
+        return self._arrange(taken, count)
 
     def _list_wanted(self, label: str, event: str) -> list[int]:
         """List images that seem to be of a class, the least sure first, or that had an event."""
@@ -226,23 +232,24 @@ class Classroom:
                 if self.answer is not None and report.labels != self.answer.labels:
                     self.before = self.answer
                 self.answer = report
-                self.history.add(report.estimate)
+                if self._asked_labels.get(report.version) == report.labels:
+                    self.history.add(report.estimate)  # else features of some are missing
 
     def _draw_taking_part(self) -> list[int]:
-        """Draw the images that take part, in random order: labels, the sample, and others."""
+        """Draw the images that take part: labeled ones, then the sample and others at random."""
         entries = self.session.labels.entries
         usable = [n for n, e in enumerate(entries) if e.event != GONE and e.part == "train"]
         order = torch.randperm(len(usable), generator=make_generator(0, "taking part")).tolist()
         shuffled = [usable[place] for place in order]
-        labeled = [n for n in shuffled if entries[n].label]
-        answered = [n for n in labeled if entries[n].event != LISTED]
-        given = [n for n in labeled if entries[n].event == LISTED][:_GIVEN]
+        answered = [n for n in shuffled if _is_answered(entries[n])]
+        given = [n for n in shuffled if entries[n].label and not _is_answered(entries[n])][:_GIVEN]
         sample = [n for n in shuffled if entries[n].in_sample]
-        first = dict.fromkeys([*answered, *given, *sample])
-        wanted = set(
-            list(dict.fromkeys([*first, *(n for n in shuffled if not entries[n].label)]))[:MOST]
-        )
-        return [n for n in shuffled if n in wanted]
+        others = [n for n in shuffled if not entries[n].label]
+        wanted = list(dict.fromkeys([*answered, *given, *sample, *others]))[:MOST]
+        # Labels first, so that a second start knows them all with the first features.
+        taken = set(wanted)
+        labeled = dict.fromkeys([*answered, *given])
+        return [*labeled, *(n for n in shuffled if n in taken and n not in labeled)]
 
 
 def _is_answered(entry: Entry) -> bool:

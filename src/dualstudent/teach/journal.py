@@ -58,6 +58,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        self._check_header()
         self._length = self._find_end()
         os.ftruncate(self._file, self._length)
         if self._length == 0:
@@ -73,12 +74,7 @@ class Journal:
         with self.path.open(encoding="utf-8", newline="") as file:
             rows = csv.reader(file, strict=True)
             try:
-                header = next(rows, [])
-                if tuple(header) != COLUMNS:
-                    raise UserError(
-                        f"{self.path}: is not a journal of labels, as it does not begin with "
-                        f"{','.join(COLUMNS)}; choose another --out"
-                    )
+                next(rows)  # the header
                 for cells in rows:
                     yield Row(*map(unescape_cell, cells))
             except (TypeError, UnicodeDecodeError, csv.Error) as error:
@@ -108,6 +104,17 @@ class Journal:
             error.filename = error.filename or str(self.path)
             raise
         self._length += len(content)
+
+    def _check_header(self) -> None:
+        """Check that the file is a journal, maybe one whose header was cut off by a kill."""
+        header = _format([COLUMNS])
+        begin = os.pread(self._file, len(header), 0)
+        if not header.startswith(begin):
+            self.close()
+            raise UserError(
+                f"{self.path}: is not a journal of labels, as it does not begin with "
+                f"{','.join(COLUMNS)}; choose another --out"
+            )
 
     def _find_end(self) -> int:
         """Return the length of all complete rows in bytes."""

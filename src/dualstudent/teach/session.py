@@ -27,7 +27,6 @@ from dualstudent.teach.labels import (
     SAMPLE,
     SKIPPED,
     UNDONE,
-    Entry,
     Labels,
 )
 
@@ -240,8 +239,3 @@ def _lock(folder: Path) -> int:
             "it first"
         ) from error
     return opened
-
-
-def is_askable(entry: Entry) -> bool:
-    """Whether somebody may be asked for the label of an image."""
-    return entry.is_open and entry.part == "train"

@@ -85,7 +85,7 @@ class Worker:
 
     def ask(self, question: Question) -> None:
         """Ask for an answer; questions before it are superseded."""
-        with suppress(OSError):  # it has just died, and is started again
+        with suppress(OSError):  # it has died, which is reported
             self._pipe.send(question)
 
     def close(self) -> None:

@@ -1,5 +1,6 @@
 // Requests to the program; every address is relative, so that the token stays in front of it.
-export const tab = crypto.randomUUID();
+// By getRandomValues, as randomUUID is there for local addresses only.
+export const tab = crypto.getRandomValues(new Uint32Array(4)).join("-");
 
 export class Refused extends Error {}
 

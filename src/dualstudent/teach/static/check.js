@@ -47,8 +47,9 @@ function render(suspects, found) {
 }
 
 function section(title, hint, items, describe, confirm = "") {
-  const tiles = new Tiles(title, { onChange: () => { focused = tiles; } });
+  const tiles = new Tiles(title);
   tiles.show(items, describe);
+  tiles.element.addEventListener("focusin", () => { focused = tiles; });
   const box = make("section", { class: "check-part" }, make("h3", {}, title),
     hint ? make("p", { class: "quiet" }, hint) : null,
     items.length ? tiles.element : make("p", { class: "quiet" }, "None."));
@@ -103,7 +104,9 @@ async function correct(tiles, label, numbers, event = "") {
 }
 
 export function answer(label, event = "") {
-  if (focused && view.contains(focused.element)) correct(focused, label, focused.chosen, event);
+  if (focused?.element.contains(document.activeElement)) {
+    correct(focused, label, focused.chosen, event);
+  }
 }
 
 listen(() => {

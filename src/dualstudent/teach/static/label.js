@@ -17,7 +17,7 @@ const tiles = new Tiles("Images to label", { onChange: () => showThinking() });
 const thinks = find("thinks");
 const kept = new Map(); // pictures that are loaded ahead
 
-export const current = () => (isGrid ? tiles.items[tiles.at] : queue[0]);
+const current = () => (isGrid ? tiles.items[tiles.at] : queue[0]);
 
 export async function fill() {
   if (isFetching || queue.length >= (isGrid ? GRID : AHEAD)) return;
@@ -253,6 +253,5 @@ listen(() => {
   showClasses();
   showFilter();
   find("undo").disabled = !state.can_undo;
-  for (const item of queue) item.measures ??= false;
   if (!queue.length) fill();
 });

@@ -1,0 +1,43 @@
+"""The process that computes features and learns."""
+
+import os
+import queue
+import signal
+from pathlib import Path
+
+import numpy as np
+
+from dualstudent.teach.learning import Answer, Question
+from dualstudent.teach.worker import Failed, FeaturesDone, Report, Task, Worker
+from tests.support.teaching import write_images
+
+LIMIT = 300  # seconds; it takes a few, but the machine may be busy
+
+
+def test_features_come_then_answers_and_a_kill_is_told(tmp_path: Path) -> None:
+    paths = sorted(write_images(tmp_path / "digits", 60).iterdir())
+    truth = [int(path.name[0]) for path in paths]
+    paths[7].write_bytes(b"no image")
+    numbers = tuple(range(100, 160))
+    reports: queue.Queue[Report] = queue.Queue()
+    worker = Worker(Task(numbers, tuple(paths)), reports.put)
+    classes = tuple("0123456789")
+    labels = {100 + place: truth[place] for place in range(40) if place != 7}
+    worker.ask(Question(1, {}, classes, frozenset(), frozenset(numbers)))
+    worker.ask(Question(2, labels, classes, frozenset(), frozenset(numbers[40:])))
+    found: list[Report] = []
+    while not (found and isinstance(found[-1], Answer) and found[-1].version == 2):
+        found.append(reports.get(timeout=LIMIT))
+    done = [each for each in found if isinstance(each, FeaturesDone)][-1]
+    assert (done.done, done.total, list(done.unreadable)) == (60, 60, [107])
+    answer = found[-1]
+    assert isinstance(answer, Answer)
+    assert answer.labels == 39
+    assert sorted(answer.numbers.tolist()) == [n for n in numbers if n != 107]
+    assert set(answer.order) <= set(numbers[40:])
+    assert np.isfinite(answer.confidence).all()
+    process = worker._process.pid
+    assert process is not None
+    os.kill(process, signal.SIGKILL)
+    assert isinstance(reports.get(timeout=LIMIT), Failed)
+    worker.close()
