@@ -54,6 +54,9 @@ def test_other_scorers_see_the_known_labels_only() -> None:
     loss = log_loss(Y[KNOWN], MODEL.predict_proba(X[KNOWN]))
     assert skip_unknown("neg_log_loss")(MODEL, X, FEW) == pytest.approx(-loss)
     assert skip_unknown(lambda model, X, y: float(len(y)))(MODEL, X, FEW) == KNOWN.sum()
+    weights = np.linspace(1, 2, len(Y))
+    weighted = MODEL.score(X[KNOWN], Y[KNOWN], sample_weight=weights[KNOWN])
+    assert skip_unknown()(MODEL, X, FEW, sample_weight=weights) == pytest.approx(weighted)
 
 
 def test_a_score_without_any_label_and_an_unknown_scorer_are_refused() -> None:

@@ -179,3 +179,14 @@ def test_only_modules_become_students() -> None:
 
 def test_a_begun_method_is_not_refused() -> None:
     assert begun(TemporalEnsembling([small_network()])).losses(small_batch(), ramp=1.0)
+
+
+@pytest.mark.filterwarnings("ignore")  # tracing is deprecated
+def test_a_student_of_a_method_can_be_traced() -> None:
+    student = small_network()
+    MeanTeacher([student])
+    student.eval()
+    images = torch.rand(2, 1, 28, 28)
+    with torch.no_grad():
+        traced = torch.jit.trace(student, images, check_trace=False)  # type: ignore[no-untyped-call]
+        assert torch.equal(traced(images)[0], student(images).class_logits)

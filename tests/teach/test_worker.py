@@ -3,6 +3,7 @@
 import os
 import queue
 import signal
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -40,4 +41,24 @@ def test_features_come_then_answers_and_a_kill_is_told(tmp_path: Path) -> None:
     assert process is not None
     os.kill(process, signal.SIGKILL)
     assert isinstance(reports.get(timeout=LIMIT), Failed)
+    worker.close()
+
+
+def test_a_process_that_reads_nothing_keeps_nobody_waiting(tmp_path: Path) -> None:
+    paths = sorted(write_images(tmp_path / "digits", 20).iterdir())
+    reports: queue.Queue[Report] = queue.Queue()
+    worker = Worker(Task(tuple(range(20)), tuple(paths)), reports.put)
+    process = worker._process.pid
+    assert process is not None
+    os.kill(process, signal.SIGSTOP)
+    many = frozenset(range(100_000))  # more than a pipe holds
+
+    def ask() -> None:
+        for version in range(5):
+            worker.ask(Question(version, {}, ("a", "b"), frozenset(), many))
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(LIMIT)
+    assert not asking.is_alive()
     worker.close()

@@ -43,7 +43,11 @@ class skip_unknown:  # noqa: N801  used like the functions of sklearn.metrics
         found = labels[known]
         if found.dtype == object:  # None was among them
             found = np.array(found.tolist())
-        return float(self._score(estimator, _safe_indexing(X, known), found, **named))
+        of_known = {  # such as sample weights
+            key: _safe_indexing(value, known) if np.shape(value)[:1] == labels.shape[:1] else value
+            for key, value in named.items()
+        }
+        return float(self._score(estimator, _safe_indexing(X, known), found, **of_known))
 
     def __repr__(self) -> str:
         return f"skip_unknown({self.scoring!r})"

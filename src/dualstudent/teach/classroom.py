@@ -208,7 +208,8 @@ class Classroom:
         known = {
             number: places[entry.label]
             for number in self.taking_part
-            if (entry := labels.entries[number]).label and entry.event != GONE
+            # A process that was killed while a class was renamed leaves labels of the old name.
+            if (entry := labels.entries[number]).label in places and entry.event != GONE
         }
         sample = frozenset(number for number in known if labels.entries[number].in_sample)
         askable = frozenset(

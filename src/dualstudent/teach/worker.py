@@ -81,12 +81,15 @@ class Worker:
 
     def __init__(self, task: Task, report: Callable[[Report], None]) -> None:
         self._task, self._report, self._ended = task, report, False
+        self._asked: Question | None = None
+        self._has_asked = threading.Condition()
         self._start()
 
     def ask(self, question: Question) -> None:
-        """Ask for an answer; questions before it are superseded."""
-        with suppress(OSError):  # it has died, which is reported
-            self._pipe.send(question)
+        """Ask for an answer; questions before it are superseded. Never waits for the process."""
+        with self._has_asked:
+            self._asked = question
+            self._has_asked.notify()
 
     def close(self) -> None:
         """End the process."""
@@ -101,7 +104,16 @@ class Worker:
             self._process = context.Process(target=_work, args=(theirs, self._task), daemon=True)
             self._process.start()
         theirs.close()
-        threading.Thread(target=self._listen, daemon=True).start()
+        for loop in (self._send, self._listen):
+            threading.Thread(target=loop, daemon=True).start()
+
+    def _send(self) -> None:
+        with suppress(OSError):  # it has died, which is reported
+            while True:
+                with self._has_asked:
+                    self._has_asked.wait_for(lambda: self._asked is not None)
+                    question, self._asked = self._asked, None
+                self._pipe.send(question)  # may wait while it learns
 
     def _listen(self) -> None:
         with suppress(EOFError, OSError):
@@ -118,6 +130,12 @@ def _work(pipe: Connection, task: Task) -> None:
     call_when_parent_ends(lambda: os._exit(1))
     torch.set_num_threads(1)
     os.nice(5)  # the page comes first
+    turn = threading.Lock()
+
+    def send(report: Report) -> None:
+        with turn:  # two threads send
+            pipe.send(report)
+
     try:
         extractor, size, channels = choose_extractor(task.paths, task.trunk)
         bench = _Bench(Learner(extractor.uses_line))
@@ -131,18 +149,18 @@ def _work(pipe: Connection, task: Task) -> None:
                     bench.add([task.numbers[place] for place in places], features)
                     unreadable |= {task.numbers[place]: why for place, why in broken.items()}
                     done = bench.images + len(unreadable)
-                    pipe.send(FeaturesDone(extractor.name, done, len(task.paths), unreadable))
+                    send(FeaturesDone(extractor.name, done, len(task.paths), unreadable))
             except (UserError, OSError) as error:
-                pipe.send(Failed(escape_line(error)))
+                send(Failed(escape_line(error)))
             bench.finish()
 
         threading.Thread(target=compute, daemon=True).start()
-        _answer(pipe, bench)
+        _answer(pipe, send, bench)
     except (UserError, OSError) as error:
-        pipe.send(Failed(escape_line(error)))
+        send(Failed(escape_line(error)))
 
 
-def _answer(pipe: Connection, bench: "_Bench") -> None:
+def _answer(pipe: Connection, send: Callable[[Report], None], bench: "_Bench") -> None:
     question: Question | None = None
     answered, given_up = False, 0
 
@@ -159,7 +177,7 @@ def _answer(pipe: Connection, bench: "_Bench") -> None:
             continue
         given_up += 1
         with suppress(Superseded):
-            pipe.send(bench.learner.learn(question, check))
+            send(bench.learner.learn(question, check))
             answered, given_up = True, 0
 
 
