@@ -67,14 +67,26 @@ def test_a_kept_run_has_the_name_by_which_experiments_find_it(run: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("what", "budget"),
+    ("what", "budget", "folder", "changes"),
     [
-        ("table1", "cpu"),
-        ("ablation", "cpu"),
-        ("stable-samples", "cpu"),
-        # The kept runs of the adaptation are of an earlier recipe, with another pooling.
+        ("table1", "cpu", "cpu", ()),
+        ("ablation", "cpu", "cpu", ()),
+        ("stable-samples", "cpu", "cpu", ()),
+        ("domain-adaptation", "full", "whole-map", ("network.pool=7",)),
+        (str(PROJECT / "benchmarks" / "adaptation-settings.toml"), "cpu", "cpu", ()),
     ],
 )
-def test_the_kept_runs_are_all_that_a_reported_table_needs(what: str, budget: BudgetName) -> None:
-    for run in plan(load_experiment(what), budget).runs():
-        assert (RESULTS / budget / "runs" / run / "result.json").is_file()
+def test_the_kept_runs_are_all_that_a_reported_table_needs(
+    what: str, budget: BudgetName, folder: str, changes: tuple[str, ...]
+) -> None:
+    for recipe in plan(load_experiment(what), budget, changes=changes).runs().values():
+        kept = RESULTS / folder / "runs" / run_name(name_whole_map_as_before(recipe))
+        assert (kept / "result.json").is_file()
+
+
+def name_whole_map_as_before(recipe: Recipe) -> Recipe:
+    """When these runs were kept, the pool of the whole 7 × 7 map was the default, unnamed."""
+    if getattr(recipe.network, "pool", None) != 7:
+        return recipe
+    network = recipe.network.model_copy(update={"pool": None})
+    return recipe.model_copy(update={"network": network})
