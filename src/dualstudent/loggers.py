@@ -165,7 +165,7 @@ class WandbLogger(Logger):
     def connect(self) -> None:
         import wandb
 
-        self._mode = os.environ.get("WANDB_MODE") or wandb.setup().settings.mode
+        self._mode: Any = os.environ.get("WANDB_MODE") or wandb.setup().settings.mode
         if self._mode == "online" and not wandb.login(prompt=False, verify=True):
             raise UserError(
                 "logging to wandb needs a login, and there is none; run 'wandb login' once, or set "

@@ -50,7 +50,7 @@ class Run:
 
     @property
     def about(self) -> Path:
-        """Format and random id of the run, digests of its files, fingerprint of the data, versions."""
+        """Format and random id of the run, digests of its files and data, and versions."""
         return self.folder / "run.json"
 
     @property
