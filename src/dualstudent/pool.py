@@ -12,6 +12,7 @@ import torch
 
 from dualstudent.errors import UserError
 from dualstudent.parallel import call_when_parent_ends, main_module_left_out
+from dualstudent.recipes.reading import from_json
 from dualstudent.recipes.schema import Recipe
 from dualstudent.runs import train_or_resume
 from dualstudent.signals import Interrupted
@@ -36,7 +37,7 @@ class LocalPool:
     def submit(self, recipe: Recipe, folder: Path) -> Future[str]:
         """Train or resume a run as soon as there is room; the result is an error, or empty."""
         with main_module_left_out():
-            return self._pool.submit(_train, recipe, folder)
+            return self._pool.submit(_train, recipe.model_dump_json(), folder)
 
 
 class _Stops(Callback):
@@ -59,8 +60,8 @@ def _begin(event: Event) -> None:
     _stops.event = event
 
 
-def _train(recipe: Recipe, folder: Path) -> str:
-    problem = train_or_explain(recipe, folder, _stops)
+def _train(recipe: str, folder: Path) -> str:
+    problem = train_or_explain(from_json(recipe), folder, _stops)
     parent = multiprocessing.parent_process()
     if parent is not None and not parent.is_alive():
         os._exit(0)  # nobody would give it anything else to do
