@@ -3,6 +3,7 @@
 from copy import deepcopy
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -253,6 +254,31 @@ def test_features_of_other_shapes_are_refused_when_they_are_made(outputs: tuple[
 def test_only_modules_become_students() -> None:
     with pytest.raises(UserError, match=r"torch\.nn\.Module"):
         as_student(len, features=8, classes=3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("features", "classes", "key"),
+    [(8.0, 3, "features"), (0, 3, "features"), ("8", 3, "features"), (True, 3, "features"),
+     (8, 0, "classes"), (8, 1, "classes"), (8, None, "classes")],
+)  # fmt: skip
+def test_numbers_that_make_no_sense_are_refused(features: Any, classes: Any, key: str) -> None:
+    with pytest.raises(UserError, match=f"as_student: {key} = "):
+        as_student(nn.Flatten(), features, classes)
+
+
+def test_numbers_may_be_those_of_numpy() -> None:
+    student = as_student(nn.Flatten(), np.int64(16), np.int32(3))  # type: ignore[arg-type]
+    assert student(small_batch().views[0]).class_logits.shape == (16, 3)
+
+
+class Echo(nn.Module):
+    def forward(self, images: torch.Tensor) -> Prediction:
+        return Prediction(*[images.flatten(1)] * 3)
+
+
+def test_a_student_without_parameters_can_be_looked_at() -> None:
+    (loss,) = MeanTeacher([Echo()]).losses(small_batch(), ramp=1.0)
+    assert loss.total > 0
 
 
 def test_a_begun_method_is_not_refused() -> None:
