@@ -234,9 +234,10 @@ class Api:
 
     @_answer_errors
     async def post_undo(self, request: Request) -> Response:
-        def undo() -> list[dict[str, Any]]:
+        def undo() -> list[dict[str, Any]] | None:
             with self._room.change() as session:
-                return describe_images(self._room, session.undo())
+                undone = session.undo()
+            return None if undone is None else describe_images(self._room, undone)
 
         undone = await run_in_threadpool(undo)
         return await self._describe(undone=undone)

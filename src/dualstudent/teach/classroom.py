@@ -8,7 +8,6 @@ from typing import Protocol
 
 import torch
 
-from dualstudent.data.images.tables import GONE
 from dualstudent.generators import make_generator
 from dualstudent.teach.exchange import Said
 from dualstudent.teach.history import History
@@ -175,7 +174,10 @@ class Classroom:
 
     def _is_askable(self, number: int) -> bool:
         entry = self.session.labels.entries[number]
-        return entry.is_open and entry.part == "train" and number not in self.unreadable
+        return entry.is_open and entry.part == "train" and self._is_shown(number)
+
+    def _is_shown(self, number: int) -> bool:
+        return not self.session.labels.entries[number].is_gone and number not in self.unreadable
 
     def _find_questions(self, taken: set[int], count: int, label: str, event: str) -> list[int]:
         if label or event:
@@ -188,7 +190,7 @@ class Classroom:
         if label:
             return self.find_seeming(label)[::-1]
         entries = self.session.labels.entries
-        return [n for n, e in enumerate(entries) if e.event == event and n not in self.unreadable]
+        return [n for n, e in enumerate(entries) if e.event == event and self._is_shown(n)]
 
     def _arrange(self, taken: set[int], count: int) -> list[int]:
         """Arrange the next questions: chosen ones, and others at random if there are too few."""
@@ -198,7 +200,7 @@ class Classroom:
         chosen = dict.fromkeys(number for number in order if number in others)
         rest = [number for number in free if number in others and number not in chosen]
         sample = [number for number in free if number not in others]
-        seen = [e.in_sample for e in entries if e.event not in (LISTED, GONE)]
+        seen = [e.in_sample for e in entries if e.event != LISTED]
         seen += [entries[number].in_sample for number in taken if self._is_askable(number)]
         return arrange_questions([*chosen, *rest], sample, len(seen), sum(seen), count)
 
@@ -208,8 +210,7 @@ class Classroom:
         known = {
             number: places[entry.label]
             for number in self.taking_part
-            # A process that was killed while a class was renamed leaves labels of the old name.
-            if (entry := labels.entries[number]).label in places and entry.event != GONE
+            if (entry := labels.entries[number]).label and not entry.is_gone
         }
         sample = frozenset(number for number in known if labels.entries[number].in_sample)
         askable = frozenset(
@@ -239,7 +240,7 @@ class Classroom:
     def _draw_taking_part(self) -> list[int]:
         """Draw the images that take part: labeled ones, then the sample and others at random."""
         entries = self.session.labels.entries
-        usable = [n for n, e in enumerate(entries) if e.event != GONE and e.part == "train"]
+        usable = [n for n, e in enumerate(entries) if not e.is_gone and e.part == "train"]
         order = torch.randperm(len(usable), generator=make_generator(0, "taking part")).tolist()
         shuffled = [usable[place] for place in order]
         answered = [n for n in shuffled if _is_answered(entries[n])]
@@ -254,4 +255,4 @@ class Classroom:
 
 
 def _is_answered(entry: Entry) -> bool:
-    return bool(entry.label) and entry.event not in (LISTED, GONE)
+    return bool(entry.label) and entry.event != LISTED and not entry.is_gone
