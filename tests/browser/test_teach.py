@@ -200,8 +200,13 @@ def test_a_grid_is_labeled_by_keyboard_many_at_once(
     page.keyboard.press("1")
     page.locator("#saved").get_by_text("3 images").wait_for()
     assert len(read_labels(folder)) == len(before) + 3
+    page.keyboard.press("1")
+    wait_saved(page, len(before) + 4)
     page.keyboard.press("Control+z")
     page.locator("#saved").get_by_text("Undone").wait_for()
+    assert page.locator(".tile .given").count() == 3  # the others are shown as they are
+    page.keyboard.press("Control+z")
+    page.locator("#saved").get_by_text("Undone: 3 images").wait_for()
     assert read_labels(folder) == before
 
 
