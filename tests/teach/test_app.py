@@ -14,7 +14,7 @@ from dualstudent.teach.app import build_app
 from dualstudent.teach.classroom import Classroom
 from dualstudent.teach.estimate import Estimate
 from dualstudent.teach.guard import Guard
-from dualstudent.teach.learning import Answer
+from dualstudent.teach.learning import Answer, Question
 from dualstudent.teach.worker import Failed, FeaturesDone
 from tests.support.asgi import Client
 from tests.support.disk import full_disk
@@ -211,7 +211,7 @@ def test_what_the_model_says_reaches_the_page(
     assert client.get(f"/{TOKEN}/state").json()["history"] == []
     learner.report(make_answer(room, asked_last.version, 2))
     state = client.get(f"/{TOKEN}/state").json()
-    assert state["model"]["estimate"]["correct"] == 8
+    assert (state["model"]["estimate"]["correct"], state["left_out"]) == (8, 0)
     assert state["features"] == {"name": "pixels", "done": 40, "total": 40}
     assert state["history"][0]["labels"] == 2
     assert client.get(f"/{TOKEN}/state?since={state['changes']}").status_code == 204
@@ -224,11 +224,39 @@ def test_what_the_model_says_reaches_the_page(
     assert (suspect["number"], suspect["label"], suspect["seems"]) == (0, "one", "zero")
     ask(client, "label", {"images": [0], "label": "zero"})
     assert client.get(f"/{TOKEN}/suspects").json() == []
+    for number in (min(sample), min(set(range(40)) - sample)):
+        state = ask(client, "label", {"images": [number], "event": "not sure"}).json()
+        ask(client, "undo")
+        assert state["left_out"] == (number in sample)  # of those that measure it
     chosen = [n for n in (5, 6, 7) if n not in sample]
     asked = [item["number"] for item in ask(client, "next", {"tab": "a", "count": 6}).json()]
     assert [number for number in asked if number in (5, 6, 7)] == chosen
     learner.report(Failed("the disk is full"))
     assert client.get(f"/{TOKEN}/state").json()["trouble"] == "the disk is full"
+
+
+def test_a_fault_in_learning_is_shown_and_it_goes_on(
+    client: Client, room: Classroom, learner: SilentLearner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(what: Question | Estimate) -> None:
+        raise RuntimeError("no more\nthreads")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(learner, "ask", fail)
+        answer = ask(client, "label", {"images": list(range(6)), "label": "one"})
+        assert answer.status_code == 200  # it is saved
+        assert "no more" in answer.json()["trouble"]
+    before = len(learner.questions)
+    room.learn_if_due(at_once=True)
+    assert len(learner.questions) == before + 1
+    assert client.get(f"/{TOKEN}/state").json()["trouble"] == ""
+    found = make_answer(room, learner.questions[-1].version, 6)
+    with monkeypatch.context() as broken:
+        broken.setattr(room.history, "add", fail)
+        learner.report(found)
+    assert "no more" in client.get(f"/{TOKEN}/state").json()["trouble"]
+    learner.report(FeaturesDone("pixels", 40, 40, {}))
+    assert client.get(f"/{TOKEN}/state").json()["trouble"] == ""
 
 
 def test_it_learns_after_every_few_labels(client: Client, learner: SilentLearner) -> None:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import torch
 
+from dualstudent.errors import escape_line
 from dualstudent.generators import make_generator
 from dualstudent.teach.exchange import Said
 from dualstudent.teach.history import History
@@ -46,7 +47,6 @@ class Classroom:
         answer: what was learned last; None before.
         before: what was learned before that.
         features: how far the features are; None before the first.
-        trouble: why nothing is learned any more; empty if all is well.
         unreadable: number of an image → why it cannot be read.
         changes: grows whenever there is something new to show.
     """
@@ -63,7 +63,7 @@ class Classroom:
         self.answer: Answer | None = None
         self.before: Answer | None = None
         self.features: FeaturesDone | None = None
-        self.trouble, self.changes = "", 0
+        self._failure, self._fault, self.changes = "", "", 0
         self.unreadable: dict[int, str] = {}
         self.history = History(session.folder / "history.jsonl")
         self.lock = threading.RLock()
@@ -80,6 +80,11 @@ class Classroom:
         """End what was started; a thorough training can be resumed. The session stays open."""
         self.training.stop()
         self._worker.close()
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing is learned, or was when it was tried last; empty if all is well."""
+        return self._failure or self._fault
 
     @property
     def is_learning(self) -> bool:
@@ -102,17 +107,17 @@ class Classroom:
 
     def learn_if_due(self, at_once: bool = False) -> None:
         """Let the model learn, if there are enough new labels or nobody labels just now."""
-        with self.lock:
+        with self._going_on():
             version = self.session.version
             if version == self._asked:
                 return
             labels = self.count_labels()
             rests = time.monotonic() - self._changed_at > _REST
             if at_once or rests or abs(labels - self._learned_from) >= EVERY:
-                self._asked, self._learned_from = version, labels
                 question = self._make_question(version)
                 self._asked_labels[version] = len(question.labels)
                 self._worker.ask(question)
+                self._asked, self._learned_from = version, labels
 
     def note_unreadable(self, number: int, reason: str) -> None:
         """Note that an image cannot be read; nobody is asked for it again."""
@@ -221,12 +226,25 @@ class Classroom:
         classes = tuple(labels.classes)
         return Question(version, known, classes, sample, askable, self.precision)
 
+    @contextmanager
+    def _going_on(self) -> Iterator[None]:
+        """Show on the page what goes wrong in the block; labels are saved, it is tried again."""
+        with self.lock:
+            fault = ""
+            try:
+                yield
+            except Exception as error:  # whatever it is, nobody else would tell the user
+                fault = escape_line(f"this was not learned ({type(error).__name__}: {error})")
+            if fault != self._fault:
+                self._fault = fault
+                self.changes += 1
+
     def _note(self, report: Report) -> None:
         """Take in what the other process has found."""
-        with self.lock:
+        with self._going_on():
             self.changes += 1
             if isinstance(report, Failed):
-                self.trouble = report.reason
+                self._failure = report.reason
             elif isinstance(report, FeaturesDone):
                 self.features = report
                 self.unreadable |= report.unreadable
