@@ -110,6 +110,12 @@ def test_the_sample_is_drawn_once_and_grows_with_the_folder(tmp_path: Path) -> N
     assert later > sample
     assert len(later) == 20
     session.close()
+    for count in range(81, 121):  # one at a time
+        write_images(folder, count)
+        open_session(folder).close()
+    session = open_session(folder)
+    assert 22 <= sum(entry.in_sample for entry in session.labels.entries) <= 38  # 30 expected
+    session.close()
 
 
 def describe(session: Session) -> list[tuple[str, str, str]]:

@@ -203,8 +203,11 @@ class Session:
             others = sum(1 for entry in self.labels.entries if entry.part == "train")
             share = drawn / others
         generator = make_generator(self._seed, "sample", len(self.labels.entries))
-        order = torch.randperm(len(open_), generator=generator)[: round(share * len(open_))]
-        return {open_[place] for place in order.tolist()}
+        order = torch.randperm(len(open_), generator=generator)
+        count = share * len(open_)
+        # By chance up or down: otherwise none of those that come one at a time would be drawn.
+        is_up = torch.rand((), generator=generator).item() < count % 1
+        return {open_[place] for place in order[: int(count) + is_up].tolist()}
 
 
 def check_name(name: str) -> str:

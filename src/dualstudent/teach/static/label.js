@@ -42,6 +42,10 @@ export async function fill() {
   }
 }
 
+export function refill() {
+  if (!queue.length) fill();
+}
+
 function load(number) {
   if (kept.has(number)) return;
   const image = new Image();
@@ -256,5 +260,4 @@ listen(() => {
   showClasses();
   showFilter();
   find("undo").disabled = !state.can_undo;
-  if (!queue.length) fill();
 });

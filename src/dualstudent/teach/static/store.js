@@ -31,12 +31,13 @@ export function relieve() {
   if (!state?.trouble) find("trouble").hidden = true;
 }
 
-export async function poll() {
+export async function poll(afterwards) {
   try {
     update(await get(`state?since=${state?.changes ?? -1}`));
     if (find("trouble").textContent.startsWith("The program cannot")) relieve();
   } catch (error) {
     complain(error);
   }
-  setTimeout(poll, document.hidden ? 4000 : 700);
+  afterwards();
+  setTimeout(() => poll(afterwards), document.hidden ? 4000 : 700);
 }
