@@ -250,6 +250,7 @@ def test_a_file_opens_the_page_which_asks_again_for_images(tmp_path: Path, open_
         page = open_page(teaching.address)
         page.goto(opener.as_uri())
         page.wait_for_url(teaching.address)
+        shown(page)
         add_class(page, "zero")
         page.keyboard.press("1")
         page.get_by_text("Every image has its answer").wait_for()
