@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import httpx
@@ -53,23 +54,49 @@ def test_labels_go_in_and_out_without_a_page(tmp_path: Path, command: Command) -
     assert (folders / "zero" / "0-0.png").resolve() == tmp_path / "digits" / "0-0.png"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+LIMIT = 300  # seconds; it takes less than one, but the machine may be busy
+BROWSER = """#!/bin/sh
+echo "$@" > words
+page=${1#file://}
+stat -c %a "$page" > rights
+cat "$page" > page.partial
+mv page.partial page
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "has_browser", "host", "shown"),
+    [
+        (signal.SIGINT, True, "127.0.0.1", "127.0.0.1"),
+        (signal.SIGTERM, False, "localhost", "localhost"),
+        (signal.SIGHUP, False, "0.0.0.0", "127.0.0.1"),
+    ],
+)
 def test_it_serves_until_it_is_stopped_and_keeps_the_labels(
-    tmp_path: Path, number: signal.Signals
+    tmp_path: Path, number: signal.Signals, has_browser: bool, host: str, shown: str
 ) -> None:
     digits = write_images(tmp_path / "digits", 6)
-    environment = os.environ | {"DUALSTUDENT_CACHE": str(tmp_path / "cache")}
-    words = ["teach", str(digits), "--port", "0", "--no-browser"]
+    environment = os.environ | {"DUALSTUDENT_CACHE": str(tmp_path / "cache"), "BROWSER": ""}
+    if has_browser:
+        browser = tmp_path / "browser"
+        browser.write_text(BROWSER)
+        browser.chmod(0o700)
+        environment["BROWSER"] = str(browser)
+    else:
+        environment["PATH"] = str(tmp_path)
+    words = ["teach", str(digits), "--port", "0", "--host", host]
     with subprocess.Popen(
         [sys.executable, "-m", "dualstudent", *words],
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         env=environment,
+        cwd=tmp_path,
         text=True,
     ) as process:
         assert process.stdout is not None
         address = None
         for line in process.stdout:
-            if found := re.match(r"open (http://127\.0\.0\.1:\d+/\S+/)$", line):
+            if found := re.match(rf"open (http://{re.escape(shown)}:\d+/\S+/)$", line):
                 address = found[1]
                 break
         assert address is not None
@@ -77,7 +104,21 @@ def test_it_serves_until_it_is_stopped_and_keeps_the_labels(
         sent = {"images": [0], "label": "zero"}
         answer = httpx.post(f"{address}label", json=sent, headers=origin, timeout=60)
         assert answer.json()["labels"] == 1
+        if has_browser:
+            end = time.monotonic() + LIMIT
+            while not (tmp_path / "page").exists():
+                assert time.monotonic() < end
+                time.sleep(0.05)
         process.send_signal(number)
         assert "1 labels" in process.stdout.read()
+        assert process.stderr is not None
+        messages = process.stderr.read()
+        assert ("no browser was found" in messages) != has_browser
+        assert ("can be reached from outside" in messages) == (host == "0.0.0.0")
         assert process.wait() == 0
+    if has_browser:  # everybody sees the words of a command
+        assert address.split("/")[-2] not in (tmp_path / "words").read_text()
+        assert (tmp_path / "rights").read_text() == "600\n"
+        assert f"url={address}" in (tmp_path / "page").read_text()
+    assert not list(tmp_path.rglob("open-page.html"))
     assert ",zero,train,labeled," in (tmp_path / "digits-labels" / "labels.csv").read_text()

@@ -18,7 +18,7 @@ from tests.torture.children import tiny_recipe
 
 ray: Any = pytest.importorskip("ray")
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore")]  # Ray warns of itself
-EPOCHS = 15
+EPOCHS = 60  # long enough to be seen at work, and stopped, from outside
 
 
 @pytest.fixture(scope="module")

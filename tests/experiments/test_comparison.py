@@ -204,8 +204,11 @@ def test_own_images_get_a_chosen_recipe_and_hidden_labels(tmp_path: Path) -> Non
         assert (len(data.labeled), len(data.unlabeled)) == (labeled, unlabeled)
     dual_student = recipes[Cell("dual-student", "60 labels")].method.model_dump()
     assert dual_student["stabilization_weight"] == 100  # the chooser's
-    with pytest.raises(UserError, match="--ceiling needs the labels of all training images"):
-        plan_comparison(dataclasses.replace(request, ceiling=True))
+    ceiling = dataclasses.replace(request, ceiling=True)
+    all_labels = plan_comparison(ceiling).recipes[Cell("all labels", "20 labels")]
+    assert len(prepare(all_labels.data, seed=0).labeled) == 60
+    with pytest.raises(UserError, match=r"--ceiling: .*add --labels"):
+        plan_comparison(dataclasses.replace(ceiling, labels=()))
     with pytest.raises(UserError, match=r"data\.labels = 70 .*7 .* has 6"):
         plan_comparison(dataclasses.replace(request, labels=(70,)))
 

@@ -1,10 +1,12 @@
 """What the page may ask for, and what nobody else may."""
 
 import json
+import platform
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -13,12 +15,13 @@ from PIL import Image
 from dualstudent.teach.app import build_app
 from dualstudent.teach.classroom import Classroom
 from dualstudent.teach.estimate import Estimate
-from dualstudent.teach.guard import Guard
-from dualstudent.teach.learning import Answer
+from dualstudent.teach.guard import Guard, is_loopback
+from dualstudent.teach.learning import Answer, Question
+from dualstudent.teach.server import Door
 from dualstudent.teach.worker import Failed, FeaturesDone
 from tests.support.asgi import Client
 from tests.support.disk import full_disk
-from tests.support.teaching import SilentLearner, open_room, write_images
+from tests.support.teaching import SilentLearner, open_room, open_session, write_images
 
 TOKEN, PORT = "secret-token", 8755
 ADDRESS = f"http://127.0.0.1:{PORT}"
@@ -70,6 +73,7 @@ def test_a_full_disk_is_said_and_nothing_is_saved(client: Client, room: Classroo
     assert ask(client, "label", {"images": [0], "label": "zero"}).status_code == 200
 
 
+LINK = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
 REFUSED: tuple[tuple[str, dict[str, str], int], ...] = (
     ("/state", {}, 404),
     ("/wrong-token/state", {}, 404),
@@ -81,6 +85,11 @@ REFUSED: tuple[tuple[str, dict[str, str], int], ...] = (
     (f"/{TOKEN}/state", {"origin": "null"}, 403),
     (f"/{TOKEN}/image/0/320", {"sec-fetch-site": "cross-site"}, 403),
     (f"/{TOKEN}/image/0/320", {"sec-fetch-site": "same-site"}, 403),
+    (f"/{TOKEN}/", {"sec-fetch-site": "cross-site"}, 403),
+    (f"/{TOKEN}/", LINK | {"sec-fetch-dest": "iframe"}, 403),
+    (f"/{TOKEN}/state", LINK, 403),
+    (f"/{TOKEN}/state", {"host": f"evil@127.0.0.1:{PORT}"}, 421),
+    (f"/{TOKEN}/state", {"host": "127.0.0.1"}, 421),  # on another port than 80
 )
 
 
@@ -92,6 +101,58 @@ def test_others_are_refused(
         assert found.status_code == status
         assert "default-src 'none'" in found.headers["content-security-policy"]
         assert "access-control-allow-origin" not in found.headers
+
+
+@pytest.mark.parametrize(
+    ("host", "address", "outside"),
+    [
+        ("127.0.0.1", "127.0.0.1", None),
+        ("127.0.0.2", "127.0.0.2", None),
+        ("localhost", "localhost", None),
+        ("0.0.0.0", "127.0.0.1", platform.node()),
+    ],
+)
+def test_an_address_that_can_be_opened(host: str, address: str, outside: str | None) -> None:
+    door = Door(host, 0)
+    door.socket.close()
+    assert urlsplit(door.address).netloc == f"{address}:{door.port}"
+    expected = None if outside is None else door.address.replace(address, outside)
+    assert door.outside == expected
+
+
+@pytest.mark.parametrize(
+    ("host", "is_ours"),
+    [("::1", True), ("127.1.2.3", True), ("192.0.2.1", False), ("::", False), ("laptop", False)],
+)
+def test_what_only_this_machine_reaches(host: str, is_ours: bool) -> None:
+    assert is_loopback(host) == is_ours
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "names"),
+    [
+        ("127.0.0.1", 80, ("127.0.0.1", "127.0.0.1:80", "localhost", "LOCALHOST")),
+        ("::1", 80, ("[::1]", "[::1]:80", "localhost")),
+        ("::1", PORT, (f"[::1]:{PORT}",)),
+        ("0.0.0.0", PORT, (f"192.0.2.7:{PORT}", f"{platform.node()}:{PORT}")),
+        ("Laptop.local", PORT, (f"laptop.local:{PORT}",)),
+    ],
+)
+def test_the_names_of_this_machine_are_served(
+    room: Classroom, host: str, port: int, names: tuple[str, ...]
+) -> None:
+    for name in names:
+        headers = {"host": name, "origin": f"http://{name}"}
+        client = Client(Guard(build_app(room), TOKEN, host, port), ADDRESS, headers)
+        assert client.get(f"/{TOKEN}/state").status_code == 200, name
+
+
+def test_the_page_can_be_opened_by_a_link_and_without_the_last_slash(client: Client) -> None:
+    del client.headers["origin"]
+    assert client.get(f"/{TOKEN}/", headers=LINK).status_code == 200
+    found = client.get(f"/{TOKEN}")
+    assert (found.status_code, found.headers["location"]) == (307, f"/{TOKEN}/")
+    assert client.get(f"/{TOKEN[:-1]}").status_code == 404
 
 
 def test_a_request_without_origin_changes_nothing(client: Client, room: Classroom) -> None:
@@ -117,11 +178,33 @@ def test_only_images_of_the_listing_are_served_and_never_as_they_are(
     assert found.headers["content-type"] == "image/png"
     assert secret not in found.content
     np.testing.assert_array_equal(Image.open(BytesIO(found.content)), image)
-    for wrong in ("40/320", "-1/320", "0/319", "x/320", "..%2f..%2fetc%2fpasswd/320", "0"):
+    for wrong in (
+        "9" * 5000 + "/320",
+        "0/" + "9" * 5000,
+        "40/320",
+        "-1/320",
+        "0/319",
+        "x/320",
+        "..%2f..%2fetc%2fpasswd/320",
+        "0",
+    ):
         assert client.get(f"/{TOKEN}/image/{wrong}").status_code == 404
     for wrong in ("..%2fapp.py", "page.html", "../app.py", "nothing.js"):
         assert client.get(f"/{TOKEN}/static/{wrong}").status_code == 404
     assert client.get(f"/{TOKEN}/static/main.js").headers["content-type"].startswith("text/java")
+
+
+def test_an_image_that_is_not_in_the_folder_any_more_is_not_served(tmp_path: Path) -> None:
+    session, elsewhere = open_session(write_images(tmp_path / "digits", 3)), tmp_path / "elsewhere"
+    path = session.find_file(0)
+    path.rename(elsewhere)
+    session.close()
+    room = open_room(path.parent)
+    elsewhere.rename(path)  # after the listing
+    client = Client(Guard(build_app(room), TOKEN, "127.0.0.1", PORT), ADDRESS, PAGE)
+    assert client.get(f"/{TOKEN}/image/0/320").status_code == 404
+    assert client.get(f"/{TOKEN}/image/1/320").status_code == 200
+    room.session.close()
 
 
 def test_an_unreadable_image_is_skipped_and_listed(client: Client, room: Classroom) -> None:
@@ -211,7 +294,7 @@ def test_what_the_model_says_reaches_the_page(
     assert client.get(f"/{TOKEN}/state").json()["history"] == []
     learner.report(make_answer(room, asked_last.version, 2))
     state = client.get(f"/{TOKEN}/state").json()
-    assert state["model"]["estimate"]["correct"] == 8
+    assert (state["model"]["estimate"]["correct"], state["left_out"]) == (8, 0)
     assert state["features"] == {"name": "pixels", "done": 40, "total": 40}
     assert state["history"][0]["labels"] == 2
     assert client.get(f"/{TOKEN}/state?since={state['changes']}").status_code == 204
@@ -224,11 +307,39 @@ def test_what_the_model_says_reaches_the_page(
     assert (suspect["number"], suspect["label"], suspect["seems"]) == (0, "one", "zero")
     ask(client, "label", {"images": [0], "label": "zero"})
     assert client.get(f"/{TOKEN}/suspects").json() == []
+    for number in (min(sample), min(set(range(40)) - sample)):
+        state = ask(client, "label", {"images": [number], "event": "not sure"}).json()
+        ask(client, "undo")
+        assert state["left_out"] == (number in sample)  # of those that measure it
     chosen = [n for n in (5, 6, 7) if n not in sample]
     asked = [item["number"] for item in ask(client, "next", {"tab": "a", "count": 6}).json()]
     assert [number for number in asked if number in (5, 6, 7)] == chosen
     learner.report(Failed("the disk is full"))
     assert client.get(f"/{TOKEN}/state").json()["trouble"] == "the disk is full"
+
+
+def test_a_fault_in_learning_is_shown_and_it_goes_on(
+    client: Client, room: Classroom, learner: SilentLearner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(what: Question | Estimate) -> None:
+        raise RuntimeError("no more\nthreads")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(learner, "ask", fail)
+        answer = ask(client, "label", {"images": list(range(6)), "label": "one"})
+        assert answer.status_code == 200  # it is saved
+        assert "no more" in answer.json()["trouble"]
+    before = len(learner.questions)
+    room.learn_if_due(at_once=True)
+    assert len(learner.questions) == before + 1
+    assert client.get(f"/{TOKEN}/state").json()["trouble"] == ""
+    found = make_answer(room, learner.questions[-1].version, 6)
+    with monkeypatch.context() as broken:
+        broken.setattr(room.history, "add", fail)
+        learner.report(found)
+    assert "no more" in client.get(f"/{TOKEN}/state").json()["trouble"]
+    learner.report(FeaturesDone("pixels", 40, 40, {}))
+    assert client.get(f"/{TOKEN}/state").json()["trouble"] == ""
 
 
 def test_it_learns_after_every_few_labels(client: Client, learner: SilentLearner) -> None:

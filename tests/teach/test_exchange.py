@@ -16,9 +16,14 @@ def read_labels(session: Session) -> dict[str, str]:
     return {Path(e.path).name: e.label for e in session.labels.entries if e.label}
 
 
+def read_answers(session: Session) -> list[tuple[str, str]]:
+    """Label and event of every image; of those without an answer, nothing."""
+    return [("", "") if e.is_open else (e.label, e.event) for e in session.labels.entries]
+
+
 @pytest.fixture
 def session(tmp_path: Path) -> Session:
-    folder = write_images(tmp_path / "digits", 6)
+    folder = write_images(tmp_path / "digits", 8)
     (folder / "0-0.png").rename(folder / 'a b, "ü"%20?.png')
     return open_session(folder)
 
@@ -27,7 +32,7 @@ def test_tasks_have_the_form_that_label_studio_reads(session: Session) -> None:
     session.set_label([0], "zero")
     session.set_aside([1], "skipped")
     tasks = json.loads(export_tasks(session, {2: Said("one", 0.75)}, "v1"))
-    assert len(tasks) == 6
+    assert len(tasks) == 8
     (choice,) = tasks[0]["annotations"][0]["result"]
     assert choice["type"] == "choices"
     assert choice["value"] == {"choices": ["zero"]}
@@ -36,8 +41,37 @@ def test_tasks_have_the_form_that_label_studio_reads(session: Session) -> None:
     (guess,) = tasks[2]["predictions"]
     assert (guess["model_version"], guess["score"]) == ("v1", 0.75)
     assert guess["result"][0]["value"] == {"choices": ["one"]}
-    assert all(task["data"]["image"].startswith("/data/local-files/?d=") for task in tasks)
+    addresses = [task["data"]["image"] for task in tasks]
+    assert all(address.startswith("/data/local-files/?d=digits/") for address in addresses)
+    assert not any(".." in address for address in addresses)  # Label Studio would refuse them
     session.close()
+
+
+def test_what_label_studio_has_decided_since_counts(session: Session) -> None:
+    session.set_aside([0, 1], "not sure")
+    tasks = json.loads(export_tasks(session, {}, "v1"))
+    tasks[0]["annotations"] += choose("zero")
+    tasks[2]["annotations"] = [{"result": [], "was_cancelled": True}]
+    least = {"image": tasks[1]["data"]["image"], "answer": "none of these"}  # JSON-MIN
+    import_labels(session, json.dumps([tasks[0], tasks[2], least]).encode())
+    assert read_answers(session)[:3] == [
+        ("zero", "labeled"),
+        ("", "none of these"),
+        ("", "skipped"),
+    ]
+    session.close()
+
+
+def test_a_journal_can_be_imported(session: Session, tmp_path: Path) -> None:
+    session.set_label([0, 1], "zero")
+    session.set_label([2], "one")
+    session.undo()
+    session.set_aside([1], "none of these")
+    other = open_session(session.collection.source, tmp_path / "other")
+    import_labels(other, session.journal.path.read_bytes())
+    assert read_answers(other) == read_answers(session)
+    session.close()
+    other.close()
 
 
 @pytest.mark.parametrize("form", [export_tasks, export_table])
@@ -45,16 +79,22 @@ def test_a_round_trip_changes_nothing(session: Session, tmp_path: Path, form: An
     names = ("=1+1", 'it, "is"\nso', "Ö")
     for number, name in enumerate(names):
         session.set_label([number], name)
+    for number, event in enumerate(("not sure", "none of these", "skipped"), start=3):
+        session.set_aside([number], event)
+    session.set_label([6], "a mistake")
     text = form(session, {}, "v1") if form is export_tasks else form(session, {})
-    before = read_labels(session)
     other = open_session(session.collection.source, tmp_path / "other")
+    assert import_labels(other, text.encode()).labels == 4
+    session.undo()  # the mistake, which the other has taken over
+    text = form(session, {}, "v1") if form is export_tasks else form(session, {})
     found = import_labels(other, text.encode())
     assert (found.labels, found.unknown) == (3, ())
-    assert read_labels(other) == before
+    assert read_answers(other) == read_answers(session)
     version = other.version
     import_labels(other, text.encode())
     assert other.version == version  # nothing new, no row
-    assert len(other.undo()) == 3
+    assert other.undo() == [6]
+    assert len(other.undo() or []) == 7
     assert read_labels(other) == {}
     session.close()
     other.close()

@@ -111,3 +111,11 @@ def test_another_file_is_left_alone(tmp_path: Path, content: str) -> None:
     with pytest.raises(UserError, match=r"labels\.csv"):
         Journal(tmp_path / "labels.csv")
     assert (tmp_path / "labels.csv").read_text() == content
+
+
+def test_a_journal_with_a_cell_too_large_is_refused_in_a_line(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "labels.csv")
+    journal.append([Row("a" * 200_000)])
+    journal.close()
+    with pytest.raises(UserError, match=r"labels\.csv"):
+        Journal(tmp_path / "labels.csv")

@@ -79,11 +79,39 @@ def test_a_label_does_not_judge_itself(learner: Learner, truth: list[int]) -> No
         assert not np.array_equal(after, before)
 
 
+def test_while_there_are_few_of_the_sample_only_one_label_is_hidden_at_a_time(
+    learner: Learner, truth: list[int]
+) -> None:
+    known = np.arange(40)
+    given = np.full(IMAGES, -1)
+    given[known] = np.array(truth)[known]
+    in_sample = known % 4 == 0
+    judged = learner._judge(given, known, in_sample, 10, lambda: None)
+    for place in np.flatnonzero(in_sample):
+        others = given.copy()
+        others[known[place]] = -1
+        np.testing.assert_array_equal(judged[place], learner.predict(others, 10)[known[place]])
+
+
 def test_a_wrong_label_is_suspect(learner: Learner, truth: list[int]) -> None:
     labels = {number + 1000: truth[number] for number in range(150)}
     wrong = next(number for number, label in labels.items() if label == 0)
     labels[wrong] = 1
     assert (wrong, 0) in ask(learner, labels, set()).suspects
+    # To look again where the model disagrees would please it where it is measured.
+    assert ask(learner, labels, {wrong}).suspects == ask(learner, labels, set()).suspects[1:]
+
+
+def test_of_few_labels_none_is_suspect(learner: Learner, truth: list[int]) -> None:
+    labels = {number + 1000: truth[number] for number in range(25)}
+    wrong = next(number for number, label in labels.items() if label == 0)
+    labels[wrong] = 1
+    assert ask(learner, labels, set()).suspects
+    few = dict(list(labels.items())[:19])
+    assert ask(learner, few, set()).suspects == ()
+    classes = {label: number for number, label in labels.items()}
+    alone = {number for label, number in classes.items() if [*labels.values()].count(label) == 1}
+    assert not alone & {number for number, _ in ask(learner, labels, set()).suspects}
 
 
 def test_before_there_are_two_classes_images_are_spread(learner: Learner, truth: list[int]) -> None:
@@ -137,8 +165,8 @@ def test_the_sample_is_mixed_in_evenly() -> None:
     assert arrange_questions([1], [], 10, 0, 5) == [1]
 
 
-def test_an_estimate_needs_five_images_and_has_wilsons_interval() -> None:
-    assert Estimate.count(9, np.ones(4, bool)) is None
+def test_an_estimate_needs_ten_images_and_has_wilsons_interval() -> None:
+    assert Estimate.count(9, np.ones(9, bool)) is None
     found = Estimate.count(40, np.array([True] * 16 + [False] * 4))
     assert found is not None
     assert (found.correct, found.measured, found.labels) == (16, 20, 40)

@@ -1,12 +1,16 @@
 """The process that computes features and learns."""
 
 import os
+import pickle
 import queue
 import signal
 import threading
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 
 from dualstudent.teach.learning import Answer, Question
 from dualstudent.teach.worker import Failed, FeaturesDone, Report, Task, Worker
@@ -15,16 +19,27 @@ from tests.support.teaching import write_images
 LIMIT = 300  # seconds; it takes a few, but the machine may be busy
 
 
-def test_features_come_then_answers_and_a_kill_is_told(tmp_path: Path) -> None:
+def test_features_come_then_answers_and_a_kill_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     paths = sorted(write_images(tmp_path / "digits", 60).iterdir())
     truth = [int(path.name[0]) for path in paths]
     paths[7].write_bytes(b"no image")
     numbers = tuple(range(100, 160))
     reports: queue.Queue[Report] = queue.Queue()
+    receive, broken = Connection.recv, iter([True])
+
+    def receive_badly(pipe: Connection) -> Any:
+        if next(broken, False):
+            raise pickle.UnpicklingError
+        return receive(pipe)
+
+    monkeypatch.setattr(Connection, "recv", receive_badly)
     worker = Worker(Task(numbers, tuple(paths)), reports.put)
     classes = tuple("0123456789")
     labels = {100 + place: truth[place] for place in range(40) if place != 7}
     worker.ask(Question(1, {}, classes, frozenset(), frozenset(numbers)))
+    assert isinstance(reports.get(timeout=LIMIT), Failed)  # of a message that cannot be read
     worker.ask(Question(2, labels, classes, frozenset(), frozenset(numbers[40:])))
     found: list[Report] = []
     while not (found and isinstance(found[-1], Answer) and found[-1].version == 2):

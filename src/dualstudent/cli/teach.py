@@ -1,6 +1,7 @@
 """``dualstudent teach``: label images in the browser, and watch the model learn."""
 
 import shlex
+from contextlib import closing, nullcontext
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +13,7 @@ from dualstudent.cli.console import console, print_line, print_message
 from dualstudent.errors import UserError
 
 if TYPE_CHECKING:
+    from dualstudent.teach.server import Door
     from dualstudent.teach.session import Session
 
 
@@ -132,10 +134,10 @@ def _serve(
     options: tuple[str, ...],
 ) -> None:
     from dualstudent.teach.classroom import Classroom
-    from dualstudent.teach.server import LOOPBACK, Door, serve
+    from dualstudent.teach.server import Door, opening_page, serve
 
     door = Door(host, port)
-    if host != LOOPBACK:
+    if door.outside is not None:
         print_message(
             "warning",
             "yellow",
@@ -144,11 +146,9 @@ def _serve(
         )
     print_line(console, f"{len(session.labels.entries):,} images of {session.collection.source}")
     print_line(console, f"labels: {session.journal.path}")
-    room = Classroom(session, precision, options=options)
-    try:
-        serve(room, door, lambda: _open_page(door.address, no_browser))
-    finally:
-        room.close()
+    opening = nullcontext() if no_browser else opening_page(door.address, session.folder)
+    with opening as page, closing(Classroom(session, precision, options=options)) as room:
+        serve(room, door, lambda: _open_page(door, page))
     print_line(console, f"{room.count_labels():,} labels in {session.journal.path}")
     command = f"dualstudent train --data {shlex.quote(str(session.journal.path))} --out NEW-RUN"
     print_line(console, f"to train on them: {command}")
@@ -160,15 +160,17 @@ def _name_beside(source: Path) -> Path:
     return place.with_name(f"{place.name if place.is_dir() else place.stem}-labels")
 
 
-def _open_page(address: str, no_browser: bool) -> None:
-    print_line(console, f"open {address}")
-    if not no_browser:  # some browsers return when they are closed, and the page must be served
-        Thread(target=_open_browser, args=(address,), daemon=True).start()
+def _open_page(door: "Door", page: Path | None) -> None:
+    print_line(console, f"open {door.address}")
+    if door.outside not in (None, door.address):
+        print_line(console, f"from elsewhere: {door.outside}")
+    if page is not None:  # some browsers return when they are closed, and it must be served
+        Thread(target=_open_browser, args=(page,), daemon=True).start()
     print_line(console, "Ctrl-C ends it; every label is saved at once")
 
 
-def _open_browser(address: str) -> None:
+def _open_browser(page: Path) -> None:
     import webbrowser
 
-    if not webbrowser.open(address):
+    if not webbrowser.open(page.as_uri()):
         print_message("note", "yellow", "no browser was found here; open the address in one")

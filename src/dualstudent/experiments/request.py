@@ -113,8 +113,8 @@ def check_request(request: ComparisonRequest) -> None:
             f"--seeds {request.seeds} --initial-states {request.initial_states}: use 1 to "
             f"{MOST_SEEDS} seeds, and at least one initial state"
         )
-    if request.ceiling and request.data is not None:
-        raise UserError("--ceiling needs the labels of all training images; leave it out")
+    if request.ceiling and request.data is not None and not request.labels:
+        raise UserError("--ceiling: the methods learn from all labels already; add --labels N,M")
     for change in request.changes:
         key = find_key(change)
         if key in _REFUSED_CHANGES:

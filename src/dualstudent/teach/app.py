@@ -35,7 +35,7 @@ _MOST_BYTES = 1 << 20  # of a request
 _MOST_IMPORTED = 1 << 28  # of a file to import
 _REPORT = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; "
-    "frame-ancestors 'none'"
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _TICK = 0.5  # seconds between looks at whether it is time to learn
 
@@ -133,7 +133,7 @@ class Api:
             Route("/", self.get_page),
             Route("/static/{name}", self.get_static),
             Route("/state", self.get_state),
-            Route("/image/{number:int}/{side:int}", self.get_image),
+            Route("/image/{number}/{side}", self.get_image),
             Route("/class", self.get_class),
             Route("/suspects", self.get_suspects),
             Route("/export/{name}", self.get_export),
@@ -170,9 +170,9 @@ class Api:
 
     @_answer_errors
     async def get_image(self, request: Request) -> Response:
-        number, side = request.path_params["number"], request.path_params["side"]
-        room = self._room
-        if side not in SIDES or not 0 <= number < len(room.session.labels.entries):
+        room, entries = self._room, self._room.session.labels.entries
+        number, side = (_read_number(request.path_params[name]) for name in ("number", "side"))
+        if side not in SIDES or not 0 <= number < len(entries) or entries[number].is_gone:
             return Response("there is no such image\n", 404)
         path = room.session.find_file(number)
         try:
@@ -234,9 +234,10 @@ class Api:
 
     @_answer_errors
     async def post_undo(self, request: Request) -> Response:
-        def undo() -> list[dict[str, Any]]:
+        def undo() -> list[dict[str, Any]] | None:
             with self._room.change() as session:
-                return describe_images(self._room, session.undo())
+                undone = session.undo()
+            return None if undone is None else describe_images(self._room, undone)
 
         undone = await run_in_threadpool(undo)
         return await self._describe(undone=undone)
@@ -307,6 +308,11 @@ async def _tick(room: Classroom, app: Starlette) -> AsyncIterator[None]:
         tasks.start_soon(look)
         yield
         tasks.cancel_scope.cancel()
+
+
+def _read_number(text: str) -> int:
+    """Read a number of few digits; −1 if it is none."""
+    return int(text) if text.isdecimal() and len(text) < 10 else -1
 
 
 async def _read_body(request: Request, most: int) -> bytes:

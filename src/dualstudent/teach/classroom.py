@@ -8,7 +8,7 @@ from typing import Protocol
 
 import torch
 
-from dualstudent.data.images.tables import GONE
+from dualstudent.errors import escape_line
 from dualstudent.generators import make_generator
 from dualstudent.teach.exchange import Said
 from dualstudent.teach.history import History
@@ -47,7 +47,6 @@ class Classroom:
         answer: what was learned last; None before.
         before: what was learned before that.
         features: how far the features are; None before the first.
-        trouble: why nothing is learned any more; empty if all is well.
         unreadable: number of an image → why it cannot be read.
         changes: grows whenever there is something new to show.
     """
@@ -64,7 +63,7 @@ class Classroom:
         self.answer: Answer | None = None
         self.before: Answer | None = None
         self.features: FeaturesDone | None = None
-        self.trouble, self.changes = "", 0
+        self._failure, self._fault, self.changes = "", "", 0
         self.unreadable: dict[int, str] = {}
         self.history = History(session.folder / "history.jsonl")
         self.lock = threading.RLock()
@@ -81,6 +80,11 @@ class Classroom:
         """End what was started; a thorough training can be resumed. The session stays open."""
         self.training.stop()
         self._worker.close()
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing is learned, or was when it was tried last; empty if all is well."""
+        return self._failure or self._fault
 
     @property
     def is_learning(self) -> bool:
@@ -103,17 +107,17 @@ class Classroom:
 
     def learn_if_due(self, at_once: bool = False) -> None:
         """Let the model learn, if there are enough new labels or nobody labels just now."""
-        with self.lock:
+        with self._going_on():
             version = self.session.version
             if version == self._asked:
                 return
             labels = self.count_labels()
             rests = time.monotonic() - self._changed_at > _REST
             if at_once or rests or abs(labels - self._learned_from) >= EVERY:
-                self._asked, self._learned_from = version, labels
                 question = self._make_question(version)
                 self._asked_labels[version] = len(question.labels)
                 self._worker.ask(question)
+                self._asked, self._learned_from = version, labels
 
     def note_unreadable(self, number: int, reason: str) -> None:
         """Note that an image cannot be read; nobody is asked for it again."""
@@ -175,7 +179,10 @@ class Classroom:
 
     def _is_askable(self, number: int) -> bool:
         entry = self.session.labels.entries[number]
-        return entry.is_open and entry.part == "train" and number not in self.unreadable
+        return entry.is_open and entry.part == "train" and self._is_shown(number)
+
+    def _is_shown(self, number: int) -> bool:
+        return not self.session.labels.entries[number].is_gone and number not in self.unreadable
 
     def _find_questions(self, taken: set[int], count: int, label: str, event: str) -> list[int]:
         if label or event:
@@ -188,7 +195,7 @@ class Classroom:
         if label:
             return self.find_seeming(label)[::-1]
         entries = self.session.labels.entries
-        return [n for n, e in enumerate(entries) if e.event == event and n not in self.unreadable]
+        return [n for n, e in enumerate(entries) if e.event == event and self._is_shown(n)]
 
     def _arrange(self, taken: set[int], count: int) -> list[int]:
         """Arrange the next questions: chosen ones, and others at random if there are too few."""
@@ -198,7 +205,7 @@ class Classroom:
         chosen = dict.fromkeys(number for number in order if number in others)
         rest = [number for number in free if number in others and number not in chosen]
         sample = [number for number in free if number not in others]
-        seen = [e.in_sample for e in entries if e.event not in (LISTED, GONE)]
+        seen = [e.in_sample for e in entries if e.event != LISTED]
         seen += [entries[number].in_sample for number in taken if self._is_askable(number)]
         return arrange_questions([*chosen, *rest], sample, len(seen), sum(seen), count)
 
@@ -208,8 +215,7 @@ class Classroom:
         known = {
             number: places[entry.label]
             for number in self.taking_part
-            # A process that was killed while a class was renamed leaves labels of the old name.
-            if (entry := labels.entries[number]).label in places and entry.event != GONE
+            if (entry := labels.entries[number]).label and not entry.is_gone
         }
         sample = frozenset(number for number in known if labels.entries[number].in_sample)
         askable = frozenset(
@@ -220,12 +226,25 @@ class Classroom:
         classes = tuple(labels.classes)
         return Question(version, known, classes, sample, askable, self.precision)
 
+    @contextmanager
+    def _going_on(self) -> Iterator[None]:
+        """Show on the page what goes wrong in the block; labels are saved, it is tried again."""
+        with self.lock:
+            fault = ""
+            try:
+                yield
+            except Exception as error:  # whatever it is, nobody else would tell the user
+                fault = escape_line(f"this was not learned ({type(error).__name__}: {error})")
+            if fault != self._fault:
+                self._fault = fault
+                self.changes += 1
+
     def _note(self, report: Report) -> None:
         """Take in what the other process has found."""
-        with self.lock:
+        with self._going_on():
             self.changes += 1
             if isinstance(report, Failed):
-                self.trouble = report.reason
+                self._failure = report.reason
             elif isinstance(report, FeaturesDone):
                 self.features = report
                 self.unreadable |= report.unreadable
@@ -239,7 +258,7 @@ class Classroom:
     def _draw_taking_part(self) -> list[int]:
         """Draw the images that take part: labeled ones, then the sample and others at random."""
         entries = self.session.labels.entries
-        usable = [n for n, e in enumerate(entries) if e.event != GONE and e.part == "train"]
+        usable = [n for n, e in enumerate(entries) if not e.is_gone and e.part == "train"]
         order = torch.randperm(len(usable), generator=make_generator(0, "taking part")).tolist()
         shuffled = [usable[place] for place in order]
         answered = [n for n in shuffled if _is_answered(entries[n])]
@@ -254,4 +273,4 @@ class Classroom:
 
 
 def _is_answered(entry: Entry) -> bool:
-    return bool(entry.label) and entry.event not in (LISTED, GONE)
+    return bool(entry.label) and entry.event != LISTED and not entry.is_gone

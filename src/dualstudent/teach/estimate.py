@@ -14,7 +14,7 @@ from dualstudent.training.on_features import find_interval
 
 _POINTS = 4  # that a forecast needs at least
 _FARTHEST = 4  # times the labels of now; beyond, nothing honest can be said
-_LEAST = 5  # measured images of an estimate
+_LEAST = 10  # measured images of an estimate; with fewer it is far too low
 _LEAST_SAMPLE = 20  # of one that is used to forecast
 
 
@@ -38,7 +38,7 @@ class Estimate:
 
     @classmethod
     def count(cls, labels: int, is_correct: NDArray[np.bool_]) -> "Estimate | None":
-        """Count the right answers; None if there are fewer than five, which say nothing."""
+        """Count the right answers; None if fewer than ten images were judged."""
         if len(is_correct) < _LEAST:
             return None
         low, high = find_interval(float(is_correct.mean()), len(is_correct))

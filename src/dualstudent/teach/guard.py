@@ -2,11 +2,12 @@
 
 import ipaddress
 import platform
+import re
 import secrets
 from collections.abc import Iterable
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import PlainTextResponse
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 POLICY = (
@@ -22,6 +23,9 @@ _HEADERS = {
     "x-frame-options": "DENY",
     "cache-control": "no-store",
 }
+_HOST = re.compile(
+    r"(\[[\da-f:.]+\]|[^\s:@/\[\]]+)(?::(\d{1,5}))?"
+)  # name, and port unless it is 80
 
 
 class Guard:
@@ -47,15 +51,16 @@ class Guard:
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
             return
-        refusal = self._find_refusal(scope)
-        if refusal is not None:
-            await refusal(scope, receive, _add_headers(send))
-            return
         prefix = f"/{self._token}"
-        inner = dict(scope, path=scope["path"].removeprefix(prefix) or "/", root_path="")
-        await self._app(inner, receive, _add_headers(send))
+        answer: ASGIApp | None = self._find_refusal(scope)
+        if answer is None and scope["path"] == prefix:  # the page names all else relative to it
+            answer = RedirectResponse(f"{prefix}/")
+        if answer is None:
+            answer, inner = self._app, dict(scope, path=scope["path"].removeprefix(prefix))
+            scope = inner | {"root_path": ""}
+        await answer(scope, receive, _add_headers(send))
 
-    def _find_refusal(self, scope: Scope) -> PlainTextResponse | None:
+    def _find_refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if not self._is_own(host):
@@ -63,7 +68,7 @@ class Guard:
         origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
         changes = scope["method"] not in ("GET", "HEAD")
         if (
-            site not in ("same-origin", "none")
+            (site not in ("same-origin", "none") and not self._opens_page(scope, headers))
             or (origin is not None and origin != f"http://{host}")
             or (changes and origin is None)
         ):
@@ -74,26 +79,36 @@ class Guard:
             return PlainTextResponse(text, 404)
         return None
 
+    def _opens_page(self, scope: Scope, headers: Headers) -> bool:
+        """Whether the page is opened in a tab by a link, as from the file for the browser."""
+        asked = (scope["method"], headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest"))
+        return asked == ("GET", "navigate", "document") and scope["path"] == f"/{self._token}/"
+
     def _is_own(self, host: str) -> bool:
-        name, _, port = host.rpartition(":")
-        if port != str(self._port):
+        parts = _HOST.fullmatch(host.lower())
+        if parts is None or int(parts[2] or 80) != self._port:
             return False
-        name = name.strip("[]")
-        return name in self._names or (self._is_open and _is_address(name))
+        name = parts[1].strip("[]")
+        return name in self._names or (self._is_open and _find_address(name) is not None)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    address = _find_address(host)
+    return host == "localhost" if address is None else address.is_loopback
 
 
 def _list_names(host: str) -> Iterable[str]:
-    yield from ("127.0.0.1", "localhost", "::1", host.strip("[]"))
+    yield from ("127.0.0.1", "localhost", "::1", host.lower())
     if host in ("0.0.0.0", "::"):
-        yield platform.node()
+        yield platform.node().lower()
 
 
-def _is_address(name: str) -> bool:
+def _find_address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        ipaddress.ip_address(name)
+        return ipaddress.ip_address(name)
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def _add_headers(send: Send) -> Send:

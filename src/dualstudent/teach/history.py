@@ -21,10 +21,12 @@ class History:
 
     def __init__(self, path: Path) -> None:
         self._path, self._points = path, dict[int, Estimate]()
-        with suppress(OSError, ValueError, TypeError, RecursionError):
-            for line in path.read_text("utf-8").splitlines():
-                found = Estimate(**json.loads(line))
-                self._points[found.labels] = found
+        lines = list[str]()
+        with suppress(OSError, ValueError):
+            lines = path.read_text("utf-8").splitlines()
+        for line in lines:
+            with suppress(ValueError, TypeError, RecursionError):  # a kill may cut one off
+                self._keep(Estimate(**json.loads(line)))
 
     @property
     def points(self) -> list[Estimate]:
@@ -34,7 +36,10 @@ class History:
         """Add an estimate; those with more labels are of labels that were undone since."""
         if estimate is None or self._points.get(estimate.labels) == estimate:
             return
-        self._points = {k: v for k, v in self._points.items() if k < estimate.labels}
-        self._points[estimate.labels] = estimate
+        self._keep(estimate)
         with suppress(OSError), self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(asdict(estimate)) + "\n")
+
+    def _keep(self, estimate: Estimate) -> None:
+        fewer = {k: v for k, v in self._points.items() if k < estimate.labels}
+        self._points = fewer | {estimate.labels: estimate}

@@ -1,7 +1,8 @@
 """The journal of labeling: a CSV file that only ever grows, and that ``dualstudent train`` reads.
 
 One row per image as it was found, then one per decision; the last row of an image counts. Undoing
-is a row, too. Every row is on disk before anybody is told that it is.
+is a row, too. Every row is on disk before anybody is told that it is; all rows of a decision but
+the last say that more follow, so that one which was cut off counts as a whole or not at all.
 """
 
 import csv
@@ -9,10 +10,10 @@ import io
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 
-from dualstudent.data.images.tables import escape_cell, read_whole_rows, unescape_cell
+from dualstudent.data.images.tables import MORE, escape_cell, read_whole_rows, unescape_cell
 from dualstudent.errors import UserError
 
 
@@ -28,7 +29,8 @@ class Row:
         who: who did it.
         when: UTC, as ISO 8601 has it.
         action: number of the decision; those of many images at once have the same.
-        note: "sample" for images that measure the model, or the former name of a class.
+        note: "sample" for images that measure the model; the former name of a class, or its place;
+            the event of an image that is gone.
     """
 
     path: str
@@ -49,7 +51,7 @@ class Journal:
 
     Args:
         path: the file; is created with a header if it does not exist. What a killed process has
-            written of a row is cut off: nobody was told about it.
+            written of a decision is cut off: nobody was told about it.
 
     Raises:
         UserError: if the file is not a journal.
@@ -76,18 +78,21 @@ class Journal:
             try:
                 next(rows)  # the header
                 for cells in rows:
-                    yield Row(*map(unescape_cell, cells))
+                    row = Row(*map(unescape_cell, cells))
+                    yield replace(row, action=row.action.removesuffix(MORE))
             except (TypeError, UnicodeDecodeError, csv.Error) as error:
                 where = f"{self.path}: line {rows.line_num}"
                 raise UserError(f"{where} is not a row of {len(COLUMNS)} cells in UTF-8") from error
 
     def append(self, rows: Iterable[Row]) -> None:
-        """Write rows, all or none; they are on disk when this returns.
+        """Write rows, all or none, also if killed; they are on disk when this returns.
 
         Raises:
             OSError: if they cannot be written, as when the disk is full; the file is as before.
         """
-        self._write(_format(map(escape_cell, astuple(row)) for row in rows))
+        all_ = list(rows)
+        marked = [replace(row, action=row.action + MORE) for row in all_[:-1]]
+        self._write(_format(map(escape_cell, astuple(row)) for row in (*marked, *all_[-1:])))
 
     def close(self) -> None:
         os.close(self._file)
@@ -117,10 +122,14 @@ class Journal:
             )
 
     def _find_end(self) -> int:
-        """Return the length of all complete rows in bytes."""
+        """Return the length of all complete decisions in bytes."""
         errors = "surrogateescape"  # it may end within a letter
-        with self.path.open(encoding="utf-8", errors=errors, newline="") as file:
-            return sum(len(line.encode(errors=errors)) for line in read_whole_rows(file))
+        try:
+            with self.path.open(encoding="utf-8", errors=errors, newline="") as file:
+                return sum(len(line.encode(errors=errors)) for line in read_whole_rows(file))
+        except csv.Error as error:
+            self.close()
+            raise UserError(f"{self.path}: is not a journal of labels: {error}") from error
 
 
 def _format(rows: Iterable[Iterable[str]]) -> bytes:

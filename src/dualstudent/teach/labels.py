@@ -19,8 +19,9 @@ class Entry:
         path: as the journal has it.
         label: its class; empty if it has none.
         part: ``"train"`` or ``"test"``.
-        event: the last one.
+        event: the last one, before it was gone.
         in_sample: whether it is one of those that measure the model.
+        is_gone: whether its file is not there now.
     """
 
     path: str
@@ -28,11 +29,19 @@ class Entry:
     part: str = "train"
     event: str = LISTED
     in_sample: bool = False
+    is_gone: bool = False
 
     @property
     def is_open(self) -> bool:
         """Whether nobody has decided about it yet."""
-        return not self.label and self.event in (LISTED, UNDONE, REMOVED)
+        is_free = not self.label and not self.is_gone
+        return is_free and self.event in (LISTED, UNDONE, REMOVED)
+
+    def change(self, label: str, event: str) -> Row:
+        """Return the row that changes it; one that is gone stays so, and has it when it is back."""
+        if self.is_gone:
+            return Row(self.path, label, self.part, GONE, note=event)
+        return Row(self.path, label, self.part, event)
 
 
 @dataclass
@@ -62,13 +71,19 @@ class Labels:
         if row.action and revert is not None:
             self._reverts.setdefault(row.action, []).insert(0, revert)
 
+    @property
+    def can_revert(self) -> bool:
+        """Whether there is a decision that is not undone."""
+        return bool(self._reverts)
+
     def list_reverts(self) -> tuple[str, list[Row]] | None:
         """Return the number of the last decision and the rows that revert it; None without one."""
         if not self._reverts:
             return None
         action = next(reversed(self._reverts))
         # Classes first: a label of a name that is no class would become a new one.
-        return action, sorted(self._reverts[action], key=lambda row: bool(row.path))
+        rows = sorted(self._reverts[action], key=lambda row: bool(row.path))
+        return action, [self._revert_now(row) if row.path else row for row in rows]
 
     def _apply_to_image(self, row: Row) -> Row | None:
         if row.label and row.label not in self.classes:
@@ -78,24 +93,35 @@ class Labels:
             in_sample = row.note == SAMPLE
             self.entries.append(Entry(row.path, row.label, row.part, row.event, in_sample))
             return None
-        before = self.entries[number]
-        self.entries[number] = replace(before, label=row.label, part=row.part, event=row.event)
-        event = UNDONE if before.event in (LISTED, GONE) else before.event
-        return Row(before.path, before.label, before.part, event)
+        before, is_gone = self.entries[number], row.event == GONE
+        event = (row.note or before.event) if is_gone else row.event
+        self.entries[number] = replace(
+            before, label=row.label, part=row.part, event=event, is_gone=is_gone
+        )
+        return Row(before.path, before.label, event=before.event)
+
+    def _revert_now(self, row: Row) -> Row:
+        entry = self.entries[self._numbers[row.path]]
+        return entry.change(row.label, UNDONE if row.event == LISTED else row.event)
 
     def _apply_to_classes(self, row: Row) -> Row | None:
         name = row.label
         if row.event == ADDED and name not in self.classes:
-            self.classes.append(name)
+            place = int(row.note) if row.note.isdecimal() else len(self.classes)
+            self.classes.insert(place, name)
             return Row("", name, event=REMOVED)
         if row.event == REMOVED and name in self.classes:
-            self.classes.remove(name)
-            return Row("", name, event=ADDED)
+            return self._take_out(name)
         if row.event == RENAMED and row.note in self.classes:
             place = self.classes.index(row.note)
             if name in self.classes:  # both become one
-                self.classes.remove(row.note)
-                return Row("", row.note, event=ADDED)
+                return self._take_out(row.note)
             self.classes[place] = name
             return Row("", row.note, event=RENAMED, note=name)
         return None
+
+    def _take_out(self, name: str) -> Row:
+        """Take out a class; returns the row that puts it back where it was."""
+        place = self.classes.index(name)
+        del self.classes[place]
+        return Row("", name, event=ADDED, note=str(place))

@@ -25,11 +25,13 @@ from dualstudent.trunks.findings import find_suspects
 from dualstudent.trunks.propagation import NeighborGraph, Probabilities, Vectors
 
 FOLDS = 5
+_SAMPLE_FOLDS = 10  # as many as an estimate has images at least: so each of these is hidden alone
 _COMPONENTS = 128  # that neighbors are searched by
 _BEGINNING = 10  # labels, before which images are spread over the features
 _SPREAD = 30  # clusters
 _FIT_BY = 10_000  # images at most
 _LEAST = 1e-4  # probability; no answer rules out a class
+_LEAST_DOUBTED = 20  # labels, before which nobody can say which one is odd
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,7 @@ class Learner:
         judged = self._judge(labels, known, in_sample, classes, check)
         truth = labels[known]
         right = judged.argmax(axis=1) == truth
-        suspects = find_suspects(truth, judged)
+        suspects = self._doubt(truth, judged, in_sample)
         confidence = found.max(axis=1)
         order = (
             self._spread_out(askable, known)
@@ -177,14 +179,15 @@ class Learner:
     ) -> Probabilities:
         """Predict every labeled image (m, C) by a model that has not seen its label.
 
-        Images of the sample are in five parts and the others in five more: so little is missing
-        where the sample is judged, and the model is hardly worse than the one with all labels. An
-        image is always in the same part, whatever else is labeled.
+        Images of the sample are in ten parts, by turns, and the others in five more: so little is
+        missing where the sample is judged, and the model is hardly worse than the one with all
+        labels. An image stays in its part as others are labeled.
         """
         part = np.array([derive_seed(int(self._numbers[i]), "part") % FOLDS for i in known])
-        part = np.where(in_sample, part, part + FOLDS)
+        part += _SAMPLE_FOLDS
+        part[in_sample] = np.arange(in_sample.sum()) % _SAMPLE_FOLDS
         judged = np.full((len(known), classes), 1 / classes)
-        for each in range(2 * FOLDS):
+        for each in range(_SAMPLE_FOLDS + FOLDS):
             hidden = known[part == each]
             others = labels.copy()
             others[hidden] = -1
@@ -192,6 +195,21 @@ class Learner:
                 judged[part == each] = self.predict(others, classes)[hidden]
             check()
         return judged
+
+    @staticmethod
+    def _doubt(
+        truth: NDArray[np.int64], judged: Probabilities, in_sample: NDArray[np.bool_]
+    ) -> list[int]:
+        """Find suspect labels, by position.
+
+        None of the sample: to look again only where the model disagrees would please it. And none
+        that is the only one of its class, as a model without it knows no such class.
+        """
+        if len(truth) < _LEAST_DOUBTED:
+            return []
+        alone = np.bincount(truth)[truth] == 1
+        found = find_suspects(truth, judged).tolist()
+        return [place for place in found if not in_sample[place] and not alone[place]]
 
     def _choose(
         self, askable: NDArray[np.int64], known: NDArray[np.int64], doubt: NDArray[np.float64]

@@ -1,8 +1,13 @@
 """Serves the page on this machine until it is stopped."""
 
+import html
+import os
+import platform
 import secrets
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import uvicorn
 
@@ -10,9 +15,10 @@ from dualstudent.errors import UserError
 from dualstudent.signals import StopRequest
 from dualstudent.teach.app import build_app
 from dualstudent.teach.classroom import Classroom
-from dualstudent.teach.guard import Guard
+from dualstudent.teach.guard import Guard, is_loopback
 
 LOOPBACK = "127.0.0.1"
+_ANY = {"0.0.0.0": LOOPBACK, "::": "::1"}  # all addresses → the one of the machine itself
 _USUAL_PORT = 8755
 _SECONDS = 2  # that open connections have to end
 
@@ -25,7 +31,8 @@ class Door:
         port: to listen on; 0 for any; None for the usual one, or any if that is in use.
 
     Attributes:
-        address: of the page, with its token.
+        address: of the page, with its token, for a browser on this machine.
+        outside: its address for others; None if they cannot get in.
 
     Raises:
         UserError: if the port is in use, or the host is not one of this machine.
@@ -40,8 +47,31 @@ class Door:
                 raise
             self.socket = _bind(host, 0)
         self.port: int = self.socket.getsockname()[1]
-        shown = f"[{host}]" if ":" in host else host
-        self.address = f"http://{shown}:{self.port}/{self.token}/"
+        self.address = self._name(_ANY.get(host, host))
+        outside = self._name(platform.node() if host in _ANY else host)
+        self.outside = None if is_loopback(host) else outside
+
+    def _name(self, host: str) -> str:
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}/{self.token}/"
+
+
+@contextmanager
+def opening_page(address: str, folder: Path) -> Iterator[Path]:
+    """Keep a page in a folder, for this user only, that leads to the address.
+
+    A browser is started with its path: everybody on the machine sees the words of a command.
+    """
+    path, url = folder / "open-page.html", html.escape(address)
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(
+            '<!DOCTYPE html>\n<meta charset="utf-8">\n<title>dualstudent teach</title>\n'
+            f'<meta http-equiv="refresh" content="0; url={url}">\n<a href="{url}">Open it</a>\n'
+        )
+    try:
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def serve(room: Classroom, door: Door, on_start: Callable[[], None] = lambda: None) -> None:

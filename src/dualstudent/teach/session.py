@@ -27,6 +27,7 @@ from dualstudent.teach.labels import (
     SAMPLE,
     SKIPPED,
     UNDONE,
+    Entry,
     Labels,
 )
 
@@ -103,12 +104,12 @@ class Session:
         ]
         self._decide(lambda: [self._change_row(*row) for row in rows])
 
-    def undo(self) -> list[int]:
-        """Revert the last decision; returns the numbers of its images, none without a decision."""
+    def undo(self) -> list[int] | None:
+        """Revert the last decision; returns the numbers of its images, None without a decision."""
         with self._change:
             found = self.labels.list_reverts()
             if found is None:
-                return []
+                return None
             action, reverts = found
             self._write([Row("", event=UNDONE, action=action), *reverts])
             numbers = [self.labels.find(row.path) for row in reverts if row.path]
@@ -132,7 +133,7 @@ class Session:
         self._decide(
             lambda: [
                 Row("", name, event=RENAMED, note=old),
-                *(self._change_row(each, name, LABELED) for each in self._find_labeled(old)),
+                *(entry.change(name, LABELED) for entry in self._find_labeled(old)),
             ]
         )
 
@@ -141,13 +142,13 @@ class Session:
         self._check_class(name)
         self._decide(
             lambda: [
-                *(self._change_row(each, "", REMOVED) for each in self._find_labeled(name)),
+                *(entry.change("", REMOVED) for entry in self._find_labeled(name)),
                 Row("", name, event=REMOVED),
             ]
         )
 
-    def _find_labeled(self, name: str) -> list[int]:
-        return [i for i, entry in enumerate(self.labels.entries) if entry.label == name]
+    def _find_labeled(self, name: str) -> list[Entry]:
+        return [entry for entry in self.labels.entries if entry.label == name]
 
     def _check_class(self, name: str) -> None:
         if name not in self.labels.classes:
@@ -157,9 +158,9 @@ class Session:
         if not 0 <= number < len(self.labels.entries):
             raise UserError(f"there is no image {number}; reload the page")
         entry = self.labels.entries[number]
-        if entry.event == GONE:
+        if entry.is_gone:
             raise UserError(f"{entry.path}: is not there any more")
-        return Row(entry.path, label, entry.part, event)
+        return entry.change(label, event)
 
     def _decide(self, make_rows: Callable[[], list[Row]]) -> None:
         with self._change:
@@ -182,11 +183,10 @@ class Session:
         images = {self.name_path(image.path): image for image in self.collection.images}
         known, rows = self.labels.entries, list[Row]()
         for entry in known:
-            if entry.path not in images and entry.event != GONE:
-                rows.append(Row(entry.path, entry.label, entry.part, GONE))
-            elif entry.path in images and entry.event == GONE:
-                event = LABELED if entry.label else LISTED
-                rows.append(Row(entry.path, entry.label, entry.part, event))
+            if entry.path not in images and not entry.is_gone:
+                rows.append(Row(entry.path, entry.label, entry.part, GONE, note=entry.event))
+            elif entry.path in images and entry.is_gone:
+                rows.append(Row(entry.path, entry.label, entry.part, entry.event))
         new = {path: image for path, image in images.items() if self.labels.find(path) is None}
         sample = self._draw_sample(new, sum(entry.in_sample for entry in known))
         rows += [
@@ -203,8 +203,11 @@ class Session:
             others = sum(1 for entry in self.labels.entries if entry.part == "train")
             share = drawn / others
         generator = make_generator(self._seed, "sample", len(self.labels.entries))
-        order = torch.randperm(len(open_), generator=generator)[: round(share * len(open_))]
-        return {open_[place] for place in order.tolist()}
+        order = torch.randperm(len(open_), generator=generator)
+        count = share * len(open_)
+        # By chance up or down: otherwise none of those that come one at a time would be drawn.
+        is_up = torch.rand((), generator=generator).item() < count % 1
+        return {open_[place] for place in order[: int(count) + is_up].tolist()}
 
 
 def check_name(name: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from dualstudent.atomic import create_folder, create_text_file
-from dualstudent.data.images.tables import GONE, NONE_OF_THESE, escape_cell
+from dualstudent.data.images.tables import NONE_OF_THESE, escape_cell
 from dualstudent.errors import UserError
 from dualstudent.teach.labels import Entry
 from dualstudent.teach.session import Session
@@ -55,7 +55,8 @@ def check_trainable(session: Session) -> None:
     Raises:
         UserError: if fewer than two classes have a label.
     """
-    classes = {e.label for e in session.labels.entries if e.label and e.part == "train"}
+    entries = session.labels.entries
+    classes = {e.label for e in entries if e.label and e.part == "train" and _is_used(e)}
     if len(classes) < 2:
         raise UserError("label images of two classes at least; there is nothing to tell apart yet")
 
@@ -104,4 +105,4 @@ def _find_free(path: Path, taken: set[Path]) -> Path:
 
 
 def _is_used(entry: Entry) -> bool:
-    return entry.event not in (GONE, NONE_OF_THESE)
+    return not entry.is_gone and entry.event != NONE_OF_THESE

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from dualstudent.data.images.tables import GONE
 from dualstudent.errors import escape_line
 from dualstudent.teach.classroom import Classroom
 from dualstudent.teach.estimate import forecast_labels
@@ -22,7 +21,7 @@ def describe_room(room: Classroom) -> dict[str, Any]:
     """Describe labels, model, features and trainings."""
     with room.lock:
         labels = room.session.labels
-        entries = [entry for entry in labels.entries if entry.event != GONE]
+        entries = [entry for entry in labels.entries if not entry.is_gone]
         counts = Counter(entry.label for entry in entries if entry.label)
         answered = room.count_labels()
         return {
@@ -35,12 +34,13 @@ def describe_room(room: Classroom) -> dict[str, Any]:
             "given": sum(counts.values()) - answered,
             "aside": Counter(entry.event for entry in entries if entry.event in SET_ASIDE),
             "classes": [{"name": name, "labels": counts[name]} for name in labels.classes],
-            "can_undo": labels.list_reverts() is not None,
+            "can_undo": labels.can_revert,
             "unreadable": _describe_unreadable(room),
             "features": _describe_features(room),
             "trouble": room.trouble,
             "learning": room.is_learning,
             "model": _describe_model(room),
+            "left_out": sum(entry.in_sample and entry.event in SET_ASIDE for entry in entries),
             "history": [asdict(each) for each in room.history.points],
             "runs": room.training.list_finished(),
         }
@@ -67,7 +67,7 @@ def describe_class(room: Classroom, name: str) -> dict[str, Any]:
     """Describe the images of a class: labeled, surest and least sure ones."""
     with room.lock:
         entries = room.session.labels.entries
-        labeled = [n for n, e in enumerate(entries) if e.label == name and e.event != GONE]
+        labeled = [n for n, e in enumerate(entries) if e.label == name and not e.is_gone]
         seeming = room.find_seeming(name)
         return {
             "name": name,

@@ -116,13 +116,22 @@ class Worker:
                 self._pipe.send(question)  # may wait while it learns
 
     def _listen(self) -> None:
-        with suppress(EOFError, OSError):
-            while True:
-                self._report(self._pipe.recv())
+        while (report := self._receive()) is not None:
+            self._report(report)
         self._process.join()
-        if not self._ended:
-            code = self._process.exitcode
+        code = self._process.exitcode
+        if code != 0 and not self._ended:  # with 0, it has said why
             self._report(Failed(f"the process that learns ended (exit code {code}); restart teach"))
+
+    def _receive(self) -> Report | None:
+        """Wait for the next report; None at the end of the process."""
+        try:
+            report: Report = self._pipe.recv()
+            return report
+        except (EOFError, OSError):
+            return None
+        except Exception as error:  # one that cannot be read; the next one may be
+            return Failed(escape_line(f"what was learned cannot be read: {error}"))
 
 
 def _work(pipe: Connection, task: Task) -> None:

@@ -17,6 +17,8 @@ LABEL_NAMES = ("label", "class", "category", "target")
 PART_NAMES = ("part", "split")
 DOMAIN_NAME = "domain"
 EVENT_NAME = "event"  # of a journal, which 'dualstudent teach' writes
+_ACTION_NAME = "action"  # of a journal
+MORE = "&"  # at the end of an action: further rows of it follow, and count together or not at all
 GONE, NONE_OF_THESE = "gone", "none of these"  # events after which an image is not used
 _OF_PREDICTIONS = frozenset({"probability", "stable"})  # columns of 'dualstudent predict'
 _PARTS: dict[str, Part] = {"": "train", "train": "train", "training": "train", "test": "test"}
@@ -180,7 +182,7 @@ def _read_csv(table: Path, columns: Columns) -> Iterator[_Row]:
         # The last row of a journal may end within a letter; it is cut off.
         errors = "surrogateescape" if is_journal else "strict"
         with table.open(encoding="utf-8-sig", newline="", errors=errors) as file:
-            lines = read_whole_rows(file) if is_journal else file
+            lines = read_whole_rows(file, delimiter) if is_journal else file
             rows = csv.reader(lines, delimiter=delimiter, strict=True)
             header = next(rows, [])
             places = _find_columns(table, header, columns)
@@ -201,20 +203,30 @@ def _read_csv(table: Path, columns: Columns) -> Iterator[_Row]:
         raise UserError(f"{table}: is not a table: {error} (line {rows.line_num})") from error
 
 
-def read_whole_rows(lines: Iterable[str]) -> Iterator[str]:
-    r"""Yield the lines of a journal without its last row if that was not written completely.
+def read_whole_rows(lines: Iterable[str], delimiter: str = ",") -> Iterator[str]:
+    r"""Yield the lines of a journal without the last decision if not all its rows were written.
 
     Example:
         >>> list(read_whole_rows(["path,label\n", '"a\n', 'b",cat\n', '"c\n', "d"]))
         ['path,label\n', '"a\n', 'b",cat\n']
+        >>> list(read_whole_rows(["path,action\n", "a,1&\n", "b,1\n", "a,2&\n"]))
+        ['path,action\n', 'a,1&\n', 'b,1\n']
     """
-    row, quotes = list[str](), 0
+    held, row, quotes, place = list[str](), list[str](), 0, -1
     for line in lines:
         row.append(line)
         quotes += line.count('"')
-        if quotes % 2 == 0 and line.endswith("\n"):
-            yield from row
-            row.clear()
+        if quotes % 2 or not line.endswith("\n"):
+            continue
+        cells = next(csv.reader(row, delimiter=delimiter))
+        held += row
+        row.clear()
+        if place < 0:
+            names = [cell.strip().lower() for cell in cells]
+            place = names.index(_ACTION_NAME) if _ACTION_NAME in names else len(names)
+        if not "".join(cells[place : place + 1]).endswith(MORE):
+            yield from held
+            held.clear()
 
 
 def _find_delimiter(header: str) -> str:

@@ -42,6 +42,10 @@ export async function fill() {
   }
 }
 
+export function refill() {
+  if (!queue.length) fill();
+}
+
 function load(number) {
   if (kept.has(number)) return;
   const image = new Image();
@@ -138,9 +142,9 @@ export function answer(label, event = "") {
   const items = isGrid ? tiles.items.filter((item) => tiles.chosen.includes(item.number))
     : queue.slice(0, 1);
   if (!items.length) return;
-  const numbers = items.map((item) => item.number);
+  const numbers = items.map((item) => item.number), before = items.map((item) => ({ ...item }));
   if (isGrid) {
-    for (const item of items) tiles.refresh({ ...item, label, aside: label ? "" : event });
+    for (const { number } of items) tiles.refresh({ number, label, aside: label ? "" : event });
     tiles.clear();
     if (!tiles.next()) {
       queue = queue.slice(tiles.items.length);
@@ -151,7 +155,7 @@ export function answer(label, event = "") {
     show();
   }
   for (const number of numbers) unsaved.add(number);
-  saving = saving.then(() => save(items, numbers, label, event));
+  saving = saving.then(() => save(before, numbers, label, event));
   fill();
 }
 
@@ -163,8 +167,7 @@ async function save(items, numbers, label, event) {
     find("saved").textContent = `Saved: ${what}, ${label || event}. ${describeNext()}`;
   } catch (error) {
     complain(error); // nothing was saved: the images come back
-    const back = items.filter((item) => !queue.some((each) => each.number === item.number));
-    queue = [...back, ...queue];
+    queue = [...items, ...queue.filter((item) => !numbers.includes(item.number))];
     show();
   } finally {
     for (const number of numbers) unsaved.delete(number);
@@ -176,16 +179,20 @@ function describeNext() {
   return item && !isGrid ? `Next: ${item.name}.` : "";
 }
 
+function describeUndone(items) {
+  if (!items) return "There is nothing to undo.";
+  if (!items.length) return "Undone: the last change of a class.";
+  return `Undone: ${items.length === 1 ? items[0].name : `${count(items.length)} images`}.`;
+}
+
 export async function undo() {
   await saving;
   try {
     const found = await post("undo");
     update(found);
-    const numbers = found.undone.map((item) => item.number);
-    find("saved").textContent = numbers.length
-      ? `Undone: ${numbers.length === 1 ? found.undone[0].name : `${numbers.length} images`}.`
-      : "There is nothing to undo.";
-    queue = [...found.undone.slice(0, GRID), ...queue.filter((item) => !numbers.includes(item.number))];
+    const undone = found.undone ?? [], numbers = undone.map((item) => item.number);
+    find("saved").textContent = describeUndone(found.undone);
+    queue = [...undone.slice(0, GRID), ...queue.filter((item) => !numbers.includes(item.number))];
     show();
   } catch (error) {
     complain(error);
@@ -197,7 +204,7 @@ export function setGrid(wanted) {
   find("single").setAttribute("aria-pressed", String(!isGrid));
   find("grid").setAttribute("aria-pressed", String(isGrid));
   find("zoom").disabled = isGrid;
-  queue = queue.filter((item) => !item.label);
+  queue = queue.filter((item) => !describeTile(item).done);
   show();
   fill();
 }
@@ -253,5 +260,4 @@ listen(() => {
   showClasses();
   showFilter();
   find("undo").disabled = !state.can_undo;
-  if (!queue.length) fill();
 });

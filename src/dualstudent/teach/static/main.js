@@ -97,4 +97,4 @@ find("help-open").onclick = commands["?"];
 find("new-class").addEventListener("submit", addClass);
 panel.begin();
 label.fill();
-poll();
+poll(label.refill);

@@ -1,9 +1,10 @@
 // What is known beside the image: counts, the chart, trainings.
 import { post } from "./api.js";
 import { count, draw, find, make, percent, setText } from "./dom.js";
-import { complain, listen, relieve, state, update } from "./store.js";
+import { complain, listen, relieve, state, update, warn } from "./store.js";
 
 const WIDTH = 360, HEIGHT = 190, LEFT = 38, RIGHT = 14, TOP = 8, BOTTOM = 24;
+let wasTroubled = false;
 
 function showFacts() {
   const { model } = state;
@@ -14,7 +15,8 @@ function showFacts() {
   setText("accuracy", estimate ? `${(100 * estimate.low).toFixed(0)}–${percent(estimate.high)}` : "–");
   setText("accuracy-more", estimate
     ? `${count(estimate.correct)} of ${count(estimate.measured)} random images right`
-    : "once 5 random images have a label");
+      + (state.left_out ? `; ${count(state.left_out)} without a label left out` : "")
+    : "once 10 random images have a label");
   const trusted = model?.trusted;
   setText("trusted", trusted?.known ? count(trusted.count) : "–");
   setText("trusted-more", trusted?.known
@@ -171,8 +173,7 @@ listen(() => {
   showTraining();
   showUnreadable();
   setText("journal", state.journal);
-  if (state.trouble) {
-    find("trouble").textContent = state.trouble;
-    find("trouble").hidden = false;
-  }
+  if (state.trouble) warn(state.trouble);
+  else if (wasTroubled) relieve();
+  wasTroubled = Boolean(state.trouble);
 });

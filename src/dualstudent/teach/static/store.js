@@ -15,24 +15,29 @@ export function update(found) {
   for (const listener of listeners) listener(state);
 }
 
-export function complain(error) {
+export function warn(text) {
   const line = find("trouble");
-  line.textContent = error instanceof Refused ? error.message
-    : "The program cannot be reached. Every label that was shown as saved is saved. "
-      + "Start “dualstudent teach” again and open its new address.";
+  if (line.textContent !== text) line.textContent = text; // said once to those who listen
   line.hidden = false;
+}
+
+export function complain(error) {
+  warn(error instanceof Refused ? error.message
+    : "The program cannot be reached. Every label that was shown as saved is saved. "
+      + "Start “dualstudent teach” again and open its new address.");
 }
 
 export function relieve() {
   if (!state?.trouble) find("trouble").hidden = true;
 }
 
-export async function poll() {
+export async function poll(afterwards) {
   try {
     update(await get(`state?since=${state?.changes ?? -1}`));
     if (find("trouble").textContent.startsWith("The program cannot")) relieve();
   } catch (error) {
     complain(error);
   }
-  setTimeout(poll, document.hidden ? 4000 : 700);
+  afterwards();
+  setTimeout(() => poll(afterwards), document.hidden ? 4000 : 700);
 }

@@ -44,8 +44,9 @@ export class Tiles {
     });
     const tile = make("div", {
       class: "tile", role: "option", tabindex: -1, "aria-selected": "false",
-      "data-number": item.number, "aria-label": [item.name, note.text].filter(Boolean).join(", "),
+      "data-number": item.number, "aria-label": nameTile(item, note),
     }, image, make("span", { class: `note ${note.kind ?? ""}` }, note.text || item.name));
+    tile.classList.toggle("done", Boolean(note.done));
     image.addEventListener("error", () => tile.classList.add("broken"));
     image.addEventListener("load", () => tile.classList.toggle("small", image.naturalWidth <= 128));
     return tile;
@@ -54,9 +55,9 @@ export class Tiles {
   refresh(item) {
     const place = this.items.findIndex((each) => each.number === item.number);
     if (place < 0) return;
-    this.items[place] = { ...this.items[place], ...item };
+    Object.assign(this.items[place], item); // also for whoever else has it
     const tile = this.tiles[place], note = this.describe(this.items[place]);
-    tile.setAttribute("aria-label", `${item.name ?? this.items[place].name}, ${note.text}`);
+    tile.setAttribute("aria-label", nameTile(this.items[place], note));
     tile.lastChild.textContent = note.text || this.items[place].name;
     tile.lastChild.className = `note ${note.kind ?? ""}`;
     tile.classList.toggle("done", Boolean(note.done));
@@ -120,6 +121,8 @@ export class Tiles {
     this.go(place);
   }
 }
+
+const nameTile = (item, note) => [item.name, note.text].filter(Boolean).join(", ");
 
 export function think(item) {
   return item.predicted ? `${item.predicted}, ${percent(item.confidence)} sure` : "";
