@@ -1,5 +1,6 @@
 """What unlabeled images gained: its interval, and how it is said."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -38,6 +39,13 @@ def test_a_gain_that_may_be_chance_says_so() -> None:
     sentence = " ".join(Gain("test", 50, 10.0, 12.0, (-2.0, 6.0), None, False).describe())
     assert "gained 2.0 points (95 % interval -2.0 to 6.0, " in sentence
     assert "50 test images; this may be chance)" in sentence
+
+
+def test_an_opponent_that_learned_nothing_is_no_measure() -> None:
+    learned = Gain("test", 150, 16.0, 60.0, (30.0, 50.0), None, False, guess_error=88.0)
+    nothing = replace(learned, labels_only_error=90.0)
+    assert len(learned.describe()) == 1
+    assert "train longer" in nothing.describe()[1]
 
 
 def test_a_loss_says_which_model_is_used() -> None:

@@ -1,7 +1,7 @@
 """What unlabeled images gained: errors with them and from the labels alone, image by image."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -30,6 +30,7 @@ class Gain:
         interval: the 95 % interval of ``points``, by resampling the images.
         chosen_on: the part that chose the model to use; None if the images are test images.
         labels_only_used: whether the model from the labels alone was chosen.
+        guess_error: of always naming the most frequent class of the images; None if not computed.
     """
 
     part: Literal["test", "validation", "cross-validation"]
@@ -39,6 +40,7 @@ class Gain:
     interval: tuple[float, float]
     chosen_on: Literal["validation", "cross-validation"] | None
     labels_only_used: bool
+    guess_error: float | None = None
 
     @property
     def points(self) -> float:
@@ -62,6 +64,11 @@ class Gain:
             f"resampling {self.images:,} {where}{chance}): {self.error:.2f} % error "
             f"with them, {self.labels_only_error:.2f} % from the labels alone."
         ]
+        if self.guess_error is not None and self.labels_only_error >= self.guess_error:
+            sentences.append(
+                "From the labels alone it is no better than naming the most frequent class every "
+                "time: the training was too short to compare; train longer."
+            )
         if self.labels_only_used:
             sentences.append(
                 "So predict, label, export and the report use the model from the labels alone, in "
@@ -105,7 +112,9 @@ def measure_gain(ours: Trainer, labels_only: Trainer) -> Gain:
     part: Literal["test", "validation"] = (
         "validation" if ours.recipe.data.evaluated_part == "validation" else "test"
     )
-    return compute_gain(part, find_errors(ours), find_errors(labels_only))
+    gain = compute_gain(part, find_errors(ours), find_errors(labels_only))
+    frequent = int(ours.data.test_labels.bincount().max())
+    return replace(gain, guess_error=100 * (1 - frequent / gain.images))
 
 
 def compute_gain(

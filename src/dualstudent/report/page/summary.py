@@ -141,4 +141,7 @@ def count_unreadable(run: RunData) -> str:
     """How many images could not be read; nothing if all could."""
     if not run.unreadable:
         return ""
-    return f"{format_count(run.unreadable, 'image')} could not be read and were skipped."
+    return (
+        f"{format_count(run.unreadable, 'image')} could not be read and "
+        f"{'was' if run.unreadable == 1 else 'were'} skipped."
+    )
