@@ -107,6 +107,8 @@ def test_the_gain_is_that_of_the_predictions(tested: Run, place: Path) -> None:
     ours, theirs = np.array(wrong)
     assert (gain.error, gain.labels_only_error) == pytest.approx((ours.mean(), theirs.mean()))
     assert gain.error == pytest.approx(tested.read_result()["error"])
+    most = max(len(list(each.iterdir())) for each in (place / "tested" / "test").iterdir())
+    assert gain.guess_error == pytest.approx(100 * (1 - most / 40))
     drawn = np.random.default_rng(1).integers(40, size=(20_000, 40))
     expected = np.quantile((theirs - ours)[drawn].mean(axis=1), (0.025, 0.975))
     assert gain.interval == pytest.approx(expected, abs=2.6)  # one image is 2.5 points

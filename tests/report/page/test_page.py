@@ -122,6 +122,14 @@ def test_its_first_number_is_the_error_of_the_network_in_use(run_data: RunData) 
     assert "the mean error, 7.67 % for student1 and student2." in text
 
 
+@pytest.mark.parametrize(
+    ("count", "words"), [(1, "1 image could not be read and was"), (2, "were")]
+)
+def test_images_that_were_skipped_are_counted(run_data: RunData, count: int, words: str) -> None:
+    text = render_page([replace(run_data, unreadable=count)]).replace("\xa0", " ")
+    assert f"{words} skipped." in text
+
+
 def test_the_comparison_with_labels_alone_is_at_the_top(run_data: RunData) -> None:
     gain = Gain("test", 80, 12.345, 24.69, (4.0, 20.0), None, False)
     text = render_page([replace(run_data, gain=gain)]).replace("\xa0", " ")
