@@ -2,9 +2,10 @@
 
 A teacher moves after each step, an average of predictions after each epoch. A loop of one's own
 that forgets the hook would run without an error and learn less, or nothing. Loops differ, so the
-limits are wide: a loop that calls the hooks is never refused, one that does not is, a little later.
+limits are wide: one that calls the hooks is not refused, one that does not is, a little later.
 """
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -23,18 +24,21 @@ if TYPE_CHECKING:
 Kind = TypeVar("Kind", bound="Method")
 
 _MOST_STEPS = 10  # of optimizers, each after other losses, without after_step
-_MOST_PASSES = 100  # over the samples, without any after_epoch
+_USUAL_PASSES, _MOST_PASSES = 3, 100  # over the unlabeled samples, without any after_epoch
 
 
 class HookWatch:
-    """What a method was told, and what its loop did meanwhile; reads no tensor."""
+    """What a method was told, and what its loop did meanwhile.
+
+    It reads no tensor, except for the size of batches until an epoch has ended.
+    """
 
     def __init__(self) -> None:
         self._task: Task | None = None
         self._has_stepped = False  # an optimizer, since the last losses
         self._steps = 0  # of optimizers, without after_step
-        self._rows = 0  # of batches, without any after_epoch
-        self._ends_epochs = False
+        self._rows = 0  # of unlabeled samples, without any after_epoch
+        self._ends_epochs = self._has_warned = False
         self._inside = False
 
     @contextmanager
@@ -98,12 +102,18 @@ class HookWatch:
     def _check_epoch(self, method: "Method", batch: Batch) -> None:
         if self._task is None or self._ends_epochs or not _overrides(method, "after_epoch"):
             return
-        self._rows += len(batch)
-        if self._rows > _MOST_PASSES * self._task.samples:
-            raise UserError(
-                f"{method.settings.name}: {_MOST_PASSES} passes over the samples are over, but "
-                "after_epoch() was not called; call method.after_epoch(epoch, batches) after each"
-            )
+        self._rows += int(batch.unlabeled.sum())
+        passes = (self._rows - len(batch)) / (self._task.unlabeled or self._task.samples)
+        if passes <= _USUAL_PASSES or (self._has_warned and passes <= _MOST_PASSES):
+            return
+        text = (
+            f"{method.settings.name}: {int(passes)} passes over the samples are over, but "
+            "after_epoch() was not called; call method.after_epoch(epoch, batches) after each epoch"
+        )
+        if passes > _MOST_PASSES:
+            raise UserError(text)
+        warnings.warn(text, stacklevel=5)
+        self._has_warned = True
 
 
 _watches: WeakValueDictionary[int, HookWatch] = WeakValueDictionary()  # by id of parameters
