@@ -30,7 +30,7 @@ demo: .venv/ready
 	$(BIN)/dualstudent demo
 
 test: lint
-	$(PYTEST) --numprocesses auto --dist loadscope
+	$(PYTEST) --numprocesses auto --dist loadscope --durations 20
 
 # Without the newer instructions sums are rounded differently, as they are on a CPU that lacks them.
 test-other-cpu: .venv/ready

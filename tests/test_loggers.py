@@ -2,20 +2,26 @@
 
 import importlib
 import importlib.util
+import io
+import shutil
 import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import wandb
 from mlflow.tracking import MlflowClient
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from dualstudent import Interrupted, Run, UserError, log_to, resume, train
-from dualstudent.loggers import Logger, flatten_record
+from dualstudent.loggers import Logger, find_identity, flatten_record
+from dualstudent.sealed import write_sealed
 from tests.support.command import Command
 from tests.support.recipes import SMALL, small_recipe
-from tests.support.runs import RaisesSignalAt
+from tests.support.runs import RaisesSignalAt, StopsAtOnce
+
+DIGITS = ["digits", *(word for each in SMALL for word in ("--set", each))]
 
 
 def stop_and_resume(folder: Path, name: str) -> Run:
@@ -23,6 +29,27 @@ def stop_and_resume(folder: Path, name: str) -> Run:
     with pytest.raises(Interrupted):
         train(small_recipe(), folder, [log_to(name), RaisesSignalAt(40)])
     return resume(folder, log_to(name))
+
+
+def test_runs_are_told_apart_by_a_random_id_that_moves_along(tmp_path: Path) -> None:
+    recipe, ids = small_recipe("schedule.epochs=1"), []
+    for place in ("a", "b"):
+        with pytest.raises(Interrupted):
+            train(recipe, tmp_path / place / "run", StopsAtOnce())
+        ids.append(find_identity(Run(tmp_path / place / "run")))
+    assert ids[0] != ids[1]
+    moved = shutil.move(tmp_path / "a" / "run", tmp_path / "renamed")
+    assert find_identity(resume(moved)) == ids[0]
+
+
+def test_runs_of_earlier_versions_are_told_apart_too(tmp_path: Path) -> None:
+    found = set()
+    for name, about in (("a", {}), ("b", {"versions": {}}), ("c", {"id": "' OR 1"})):
+        (tmp_path / name).mkdir()
+        write_sealed((run := Run(tmp_path / name)).about, {"format": 4, "digests": {}} | about)
+        found.add(find_identity(run))
+    assert len(found) == 3
+    assert all(each.isalnum() for each in found)
 
 
 def expect(run: Run) -> dict[str, dict[int, float]]:
@@ -101,6 +128,40 @@ def test_wandb_writes_offline_what_can_be_sent_later(
         assert float(logged[name]) == pytest.approx(next(iter(values.values())), rel=1e-6)
 
 
+class Terminal(io.StringIO):
+    """Where wandb would ask."""
+
+    def isatty(self) -> bool:
+        return True
+
+    def readline(self, size: int | None = -1) -> str:  # type: ignore[override]
+        raise AssertionError("was asked")
+
+
+def test_wandb_without_a_login_asks_nothing_and_creates_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
+) -> None:
+    for name in ("WANDB_MODE", "WANDB_API_KEY", "NETRC"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr("sys.stdin", Terminal())
+    wandb.teardown()  # it remembers the environment
+    code, _, said = command("train", *DIGITS, "--out", tmp_path / "run", "--log", "wandb")
+    assert (code, said.count("\n")) == (2, 1), said
+    assert "wandb login" in said
+    assert "WANDB_MODE=offline" in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_server_that_cannot_be_reached_is_one_line_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "no-such-protocol://nowhere")
+    code, _, said = command("train", *DIGITS, "--out", tmp_path / "run", "--log", "mlflow")
+    assert (code, said.count("\n"), "mlflow failed" in said) == (2, 1, True)
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize("name", ["tensorboard", "mlflow", "wandb"])
 def test_a_missing_package_is_one_line_before_anything_runs(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
@@ -109,8 +170,7 @@ def test_a_missing_package_is_one_line_before_anything_runs(
     monkeypatch.setattr(
         "dualstudent.loggers.find_spec", lambda package: None if package == name else find(package)
     )
-    words = [word for each in SMALL for word in ("--set", each)]
-    code, _, said = command("train", "digits", *words, "--out", tmp_path / "run", "--log", name)
+    code, _, said = command("train", *DIGITS, "--out", tmp_path / "run", "--log", name)
     assert (code, said.count("\n")) == (2, 1)
     assert f"pip install 'dualstudent[{name}]'" in said
     assert not (tmp_path / "run").exists()
@@ -145,7 +205,8 @@ class CannotBegin(Fails):
 def test_a_server_that_is_gone_does_not_end_a_training(tmp_path: Path) -> None:
     logger = Fails()
     with pytest.warns(UserWarning, match=r"elsewhere failed: OSError: the server\\nis gone"):
-        assert train(small_recipe(), tmp_path / "run", logger).result.is_file()
+        run = train(small_recipe("schedule.epochs=1"), tmp_path / "run", logger)
+    assert run.result.is_file()
     assert logger.ended is None
 
 

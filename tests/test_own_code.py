@@ -1,5 +1,6 @@
 """Networks and methods of others: named by the user, they run; named by a file, they do not."""
 
+import importlib
 import re
 import sys
 from collections.abc import Iterator
@@ -26,10 +27,14 @@ from dualstudent import (
 from dualstudent.discovery import ForeignCode
 from dualstudent.experiments.rows import parse_row
 from dualstudent.recipes.reading import RunsCodeWarning
+from dualstudent.teach.images import find_collection
 from tests.support.command import Command
+from tests.support.digit_files import write_digits
 from tests.support.own_code import write_code
 from tests.support.recipes import SMALL, small_recipe
 from tests.support.runs import RaisesSignalAt, assert_equal_runs
+
+SHORT = ("schedule.epochs=1",)
 
 _numbers = count()
 
@@ -61,7 +66,7 @@ def test_an_own_network_is_trained_stopped_and_resumed_if_it_is_named(
 def test_an_own_method_is_trained_by_its_settings(module: str, tmp_path: Path) -> None:
     path, losses = f"{module}:Mine", []
     for weight in (0.5, 1.0):
-        recipe = small_recipe(f"method.name={path}", f"method.weight={weight}")
+        recipe = small_recipe(f"method.name={path}", f"method.weight={weight}", *SHORT)
         run = train(recipe, tmp_path / str(weight))
         losses.append(run.read_metrics()[0]["loss"][0]["classification"])
         assert run.page.is_file()
@@ -82,7 +87,7 @@ def test_nothing_of_a_strangers_run_is_imported_unless_it_is_named(
     module: str, tmp_path: Path, command: Command
 ) -> None:
     path = f"{module}:tiny"
-    run = train(small_recipe(f"network.name={path}"), tmp_path / "run").folder
+    run = train(small_recipe(f"network.name={path}", *SHORT), tmp_path / "run").folder
     marker = tmp_path / "it-ran"
     (tmp_path / f"{module}.py").write_text(f"open({str(marker)!r}, 'w').close()\n1 / 0\n")
     del sys.modules[module]
@@ -111,7 +116,7 @@ def test_named_in_a_run_folder_it_runs_if_the_user_names_it_too(
     module: str, tmp_path: Path, command: Command
 ) -> None:
     path = f"{module}:tiny"
-    run = train(small_recipe(f"network.name={path}"), tmp_path / "run")
+    run = train(small_recipe(f"network.name={path}", *SHORT), tmp_path / "run")
     export_run(run, "safetensors", tmp_path / "net.safetensors")
     for words in (["evaluate", run.folder], ["verify", run.folder], ["report", run.folder]):
         assert command(*words, "--import", path)[0] == 0, words
@@ -119,6 +124,44 @@ def test_named_in_a_run_folder_it_runs_if_the_user_names_it_too(
         load_exported(tmp_path / "net.safetensors")
     model = load_exported(tmp_path / "net.safetensors", imports=[path])
     assert model(torch.zeros(2, 1, 8, 8, dtype=torch.uint8)).shape == (2, 10)
+
+
+@pytest.mark.filterwarnings("ignore::dualstudent.recipes.reading.RunsCodeWarning")
+def test_every_command_that_reads_the_recipe_of_a_run_takes_its_code(
+    module: str, tmp_path: Path, command: Command
+) -> None:
+    path = f"{module}:tiny"
+    recipe = train(small_recipe(f"network.name={path}", *SHORT), tmp_path / "run").recipe
+    images = write_digits(tmp_path / "images", labeled=2, unlabeled=20, test=10)
+    batch = ["--set", "batch.size=16", "--set", "batch.labeled=8"]
+    commands: list[list[object]] = [
+        ["recipes", "show", recipe, "--full"],
+        ["doctor", recipe, "--steps", 2],
+        ["compare", recipe, "--methods", f"{module}:Mine", "--seeds", 1, "--out", "compared"],
+        ["train", recipe, "--data", images, "--out", "again", *batch],
+    ]
+    for words in commands:
+        code, _, said = command(*words)
+        assert (code, f"--import {path}" in said, said.count("\n")) == (2, True, 1), words
+        code, out, said = command(*words, "--import", path)
+        assert code == 0, (out, said)
+    assert len(list(Path("compared/runs").iterdir())) == 1
+    assert f"--import {path}" in Path("compared/index.html").read_text("utf-8")
+    (tmp_path / f"{module}.py").unlink()
+    del sys.modules[module]
+    assert len(find_collection(Path("again")).images) == 50  # teach needs none of the code
+
+
+def test_the_current_folder_is_looked_into_for_named_code_only(module: str, tmp_path: Path) -> None:
+    write_code(tmp_path, beside := f"{module}_beside")
+    (tmp_path / f"{module}.py").write_text(f"import {beside}\ntiny = {beside}.tiny\n")
+    before = list(sys.path)
+    assert discovery.import_object(f"{module}:tiny") is sys.modules.pop(beside).tiny
+    with pytest.raises(UserError):
+        discovery.import_object(f"{module}:tidy")
+    assert sys.path == before
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module(beside)
 
 
 def test_a_recipe_of_ones_own_runs_code_with_a_warning(module: str, tmp_path: Path) -> None:
@@ -190,7 +233,7 @@ def test_the_estimator_takes_own_networks_and_methods(module: str) -> None:
 
 
 def test_a_run_knows_what_it_may_import(module: str, tmp_path: Path) -> None:
-    run = train(small_recipe(f"network.name={module}:tiny"), tmp_path / "run")
+    run = train(small_recipe(f"network.name={module}:tiny", *SHORT), tmp_path / "run")
     assert run.read_recipe().network.name == f"{module}:tiny"
     assert run.labels_only.imports == run.imports == {f"{module}:tiny"}
     with pytest.raises(ForeignCode):

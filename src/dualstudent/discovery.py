@@ -7,6 +7,7 @@ Importing runs code. So what a file names is imported only if the user named it,
 import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -142,11 +143,9 @@ def import_object(path: str) -> Any:
         3.141592653589793
     """
     module_name, _, inside = path.partition(":")
-    here = str(Path.cwd())
-    if not {"", here} & set(sys.path):
-        sys.path.append(here)  # last, so that a file here never hides a package
     try:
-        found: Any = import_module(module_name)
+        with _current_folder_on_path():
+            found: Any = import_module(module_name)
     except ModuleNotFoundError as error:
         missing = error.name or ""
         if module_name != missing and not module_name.startswith(f"{missing}."):
@@ -162,3 +161,18 @@ def import_object(path: str) -> Any:
             raise UserError(f"{path}: {module_name} has no {inside}{suggest(part, dir(found))}")
         found = getattr(found, part)
     return found
+
+
+@contextmanager
+def _current_folder_on_path() -> Iterator[None]:
+    """Find modules in the current folder, after all others; later imports do not look there."""
+    here = str(Path.cwd())
+    if {"", here} & set(sys.path):
+        yield
+        return
+    sys.path.append(here)  # last, so that a file here never hides a package
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # the module may have changed it
+            sys.path.remove(here)

@@ -3,6 +3,8 @@
 The metrics are in the folder of the run in any case, as lines of JSON.
 """
 
+import os
+import re
 import time
 import warnings
 from collections.abc import Iterator, Mapping
@@ -32,10 +34,8 @@ class Logger(Callback):
     package: ClassVar[str]
 
     def on_run(self, run: Run, recipe: Recipe) -> None:
-        try:
+        with self._explain():
             self.open(run, recipe)
-        except Exception as error:  # of any kind, as it is the package's
-            raise UserError(f"{self._describe(error)}; train without --log, or mend it") from error
 
     def on_epoch(self, record: dict[str, Any]) -> None:
         with self._survive():
@@ -44,6 +44,18 @@ class Logger(Callback):
     def on_end(self, error: BaseException | None) -> None:
         with self._survive():
             self.close(error)
+
+    def check(self) -> None:
+        """Check that it can log, before anything is created; must not ask the user.
+
+        Raises:
+            UserError: otherwise.
+        """
+        with self._explain():
+            self.connect()
+
+    def connect(self) -> None:
+        """Reach the server, if there is one."""
 
     def open(self, run: Run, recipe: Recipe) -> None:
         """Begin, or go on with a run that was logged before."""
@@ -56,6 +68,15 @@ class Logger(Callback):
     def close(self, error: BaseException | None) -> None:
         """End, if there was an error because of it."""
         raise NotImplementedError
+
+    @contextmanager
+    def _explain(self) -> Iterator[None]:
+        try:
+            yield
+        except UserError:
+            raise
+        except Exception as error:  # of any kind, as it is the package's
+            raise UserError(f"{self._describe(error)}; train without --log, or mend it") from error
 
     @contextmanager
     def _survive(self) -> Iterator[None]:
@@ -100,11 +121,16 @@ class MLflowLogger(Logger):
 
     package = "mlflow"
 
-    def open(self, run: Run, recipe: Recipe) -> None:
-        from mlflow.entities import Param
+    def connect(self) -> None:
         from mlflow.tracking import MlflowClient
 
-        self._client, name = MlflowClient(), run.folder.name
+        self._client = MlflowClient()
+        self._client.get_experiment_by_name(_PROJECT)
+
+    def open(self, run: Run, recipe: Recipe) -> None:
+        from mlflow.entities import Param
+
+        name = run.folder.name
         found = self._client.get_experiment_by_name(_PROJECT)
         experiment = found.experiment_id if found else self._client.create_experiment(_PROJECT)
         tag = {"dualstudent.run": find_identity(run)}  # a resumed run goes on in the same one
@@ -136,11 +162,22 @@ class WandbLogger(Logger):
 
     package = "wandb"
 
+    def connect(self) -> None:
+        import wandb
+
+        self._mode: Any = os.environ.get("WANDB_MODE") or wandb.setup().settings.mode
+        if self._mode == "online" and not wandb.login(prompt=False, verify=True):
+            raise UserError(
+                "logging to wandb needs a login, and there is none; run 'wandb login' once, or set "
+                "WANDB_MODE=offline to send the metrics later"
+            )
+
     def open(self, run: Run, recipe: Recipe) -> None:
         import wandb
 
         self._run = wandb.init(
             project=_PROJECT,
+            mode=self._mode,
             name=run.folder.name,
             id=find_identity(run),
             resume="allow",
@@ -166,7 +203,8 @@ def log_to(name: str) -> Logger:
     """Make a callback that sends metrics to ``"tensorboard"``, ``"mlflow"`` or ``"wandb"``.
 
     Raises:
-        UserError: if there is no such logger, or its package is not installed.
+        UserError: if there is no such logger, its package is not installed, or its server cannot be
+            reached.
 
     Example:
         >>> from dualstudent import load_recipe, train
@@ -182,7 +220,9 @@ def log_to(name: str) -> Logger:
             f"logging to {name} needs a package that is not installed; "
             f"pip install 'dualstudent[{name}]'"
         )
-    return kind()
+    logger = kind()
+    logger.check()
+    return logger
 
 
 def flatten_record(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
@@ -226,5 +266,10 @@ def name_students(record: Mapping[str, Any]) -> list[str]:
 
 
 def find_identity(run: Run) -> str:
-    """Return what tells a run from others, also from one with the same recipe elsewhere."""
-    return f"{run.folder.name[:40]}-{hash_file(run.about)[:12]}"
+    """Return what a run is known by, whatever its folder is called: random, since it was created.
+
+    Runs of earlier versions have none; they are known by the digest of ``run.json``.
+    """
+    found = run.read_about().get("id")
+    is_ours = isinstance(found, str) and re.fullmatch("[0-9a-f]{32}", found)
+    return str(found) if is_ours else hash_file(run.about)[:32]

@@ -4,7 +4,6 @@ Each run is a task with the CPUs and GPUs that it needs. If a machine is lost, R
 again on another one, where they continue from their checkpoints.
 """
 
-import json
 import os
 import platform
 from collections.abc import Mapping
@@ -15,7 +14,7 @@ from typing import Any, Self
 
 from dualstudent.errors import UserError
 from dualstudent.pool import train_or_explain
-from dualstudent.recipes.reading import validate
+from dualstudent.recipes.reading import from_json
 from dualstudent.recipes.schema import Recipe
 
 _MOST_RETRIES = 10  # of a run whose machine was lost
@@ -120,4 +119,4 @@ def _train(recipe: str, folder: str, mark: str) -> str:
             "all machines of the cluster share"
         )
     torch.set_num_threads(1)
-    return train_or_explain(validate(json.loads(recipe), "of the grid"), Path(folder))
+    return train_or_explain(from_json(recipe), Path(folder))

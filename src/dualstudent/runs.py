@@ -12,6 +12,7 @@ from pathlib import Path
 from dualstudent.data.prepared import PreparedData
 from dualstudent.errors import UserError, escape_line
 from dualstudent.processes import find_world
+from dualstudent.recipes.reading import from_json
 from dualstudent.recipes.schema import Recipe
 from dualstudent.report.page import write_report
 from dualstudent.sealed import hash_file
@@ -59,7 +60,7 @@ def train(
     """
     folder = Path(folder)
     Run.check_free(folder)
-    with join_team(recipe, partial(train, recipe, folder)) as team:
+    with join_team(recipe, partial(_follow, recipe.model_dump_json(), folder)) as team:
         trainer = Trainer(recipe, data, partial(_agree, team, recipe, None), team=team)
         team.lead(lambda: Run.create(folder, trainer.recipe, trainer.data, opponent))
         run = Run(folder, recipe.imports)
@@ -131,6 +132,10 @@ def train_or_resume(
         return train(recipe, folder, callbacks, data)
     Run.open(folder, recipe.imports).check_recipe(use_data(recipe, data))
     return resume(folder, callbacks, data, recipe.imports)
+
+
+def _follow(recipe: str, folder: Path) -> None:
+    train(from_json(recipe), folder)
 
 
 def _lock(run: Run) -> AbstractContextManager[None]:

@@ -69,18 +69,17 @@ def test_an_interrupted_comparison_continues_and_equals_one_that_was_not(
         assert f"{float(row['error']):.2f} ±" in table
 
     again = compare(
-        ["supervised", "pi"], "digits", labels=[50, 100], seeds=2, changes=SHORT,
+        ["supervised", "pi"], "digits", labels=[50], seeds=2, changes=SHORT,
         folder=tmp_path / "again",
     )  # fmt: skip
     keys = ["method", "labels", "split_seed", "seed", "error", "steps", "epochs"]
-    continued = rows_of(out / "runs.csv")
+    continued = [row for row in rows_of(out / "runs.csv") if row["labels"] == "50"]
     assert [[str(row[key]) for key in keys] for row in again.to_dict("records")] == [
         [row[key] for key in keys] for row in continued
     ]
     means = again.groupby(["labels", "method"]).error.mean()
-    for row in rows:
-        labels = int(row["labels"].split()[0])
-        assert float(row["error"]) == pytest.approx(means[labels, row["method"]], rel=1e-5)
+    for row in rows[:2]:
+        assert float(row["error"]) == pytest.approx(means[50, row["method"]], rel=1e-5)
 
 
 @pytest.fixture(scope="module")

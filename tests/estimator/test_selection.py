@@ -1,5 +1,6 @@
 """Cross-validation in which unknown labels neither count as wrong nor are missing in training."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_iris
+from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score, log_loss
 from sklearn.model_selection import (
@@ -112,3 +114,14 @@ def test_searches_and_learning_curves_use_both() -> None:
     )
     assert (sizes - unlabeled).tolist() == [3, 12]
     assert np.isfinite(scores).all()
+
+
+@pytest.mark.parametrize("unknown", [-1, -1.0, None, float("nan"), "-1", "nan"])
+@pytest.mark.parametrize("kind", [list, np.asarray, lambda y: np.array(y, dtype=object), pd.Series])
+def test_names_may_be_unknown_in_all_ways(unknown: object, kind: Callable[..., Any]) -> None:
+    x, y = np.zeros((8, 1)), kind(["a", "b", "a", "b", "a", unknown, unknown, "b"])
+    always = DummyClassifier(strategy="constant", constant="a").fit(x, ["a", "b"] * 4)
+    assert skip_unknown("accuracy")(always, x, y) == 0.5
+    for train, test in SemiSupervisedKFold(n_splits=3).split(x, y):
+        assert train[:2].tolist() == [5, 6]
+        assert len(test) == 2

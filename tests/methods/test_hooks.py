@@ -1,16 +1,21 @@
 """A loop of one's own that forgets a hook must not learn nothing without a word."""
 
+from copy import deepcopy
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from dualstudent import (
     CS,
+    VAT,
     Batch,
     DualStudent,
     MeanTeacher,
+    MeanTeacherFastSWA,
     Method,
     Prediction,
     StudentLoss,
@@ -37,31 +42,94 @@ def take_step(method: Method, optimizer: torch.optim.Optimizer, hook: bool = Tru
 
 @pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW])
 @pytest.mark.parametrize("how", ["foreach", "fused", "neither"])
-def test_a_teacher_that_is_never_moved_is_noticed_in_the_second_step(
+def test_a_teacher_that_is_never_moved_is_noticed_after_a_few_steps(
     kind: type[torch.optim.Optimizer], how: str
 ) -> None:
-    method = MeanTeacher([small_network()])
+    method = deepcopy(MeanTeacher([small_network()]))
     options: dict[str, Any] = {"lr": 0.1} if how == "neither" else {"lr": 0.1, how: True}
     optimizer = kind(method.students.parameters(), **options)
-    for _ in range(3):
+    for _ in range(12):
         take_step(method, optimizer)
-    take_step(method, optimizer, hook=False)
-    with pytest.raises(UserError, match=r"mean-teacher.*after_step"):
+    for _ in range(10):
+        take_step(method, optimizer, hook=False)
+    with pytest.raises(UserError, match=r"mean-teacher.*10 steps.*after_step"):
         take_step(method, optimizer)
 
 
 def test_losses_may_be_asked_for_as_often_as_one_likes_between_steps() -> None:
     method = MeanTeacher([small_network()])
     optimizer = torch.optim.SGD(method.students.parameters(), lr=0.1)
-    for _ in range(2):
-        for _ in range(3):  # accumulates gradients
+    for _ in range(12):
+        for _ in range(2):  # accumulates gradients
             torch.autograd.backward(method.losses(small_batch(), ramp=1.0)[0].total)
         optimizer.step()
         with torch.no_grad():  # only looks
             method.losses(small_batch(), ramp=1.0)
         method.after_step(0)
-    method.load_state_dict(MeanTeacher([small_network(1)]).state_dict())
-    method.losses(small_batch(), ramp=1.0)
+
+
+def compute_gradient(method: Method) -> torch.Tensor:
+    method.zero_grad()
+    (loss,) = method.losses(small_batch(), ramp=1.0)
+    torch.autograd.backward(loss.total)
+    return loss.total
+
+
+@torch.no_grad()
+def step_where_it_is_steep(method: Method, optimizer: torch.optim.Optimizer) -> None:
+    """A step of SAM: by the gradient at a place that is worse."""
+    with torch.enable_grad():
+        compute_gradient(method)
+    moves = {p: 0.01 * p.grad for p in method.students.parameters() if p.grad is not None}
+    for parameter, move in moves.items():
+        parameter.add_(move)
+    with torch.enable_grad():
+        compute_gradient(method)
+    for parameter, move in moves.items():
+        parameter.sub_(move)
+    optimizer.step()
+
+
+def test_loops_that_change_weights_in_other_ways_are_not_refused() -> None:
+    method = MeanTeacher([small_network()])
+    sgd = torch.optim.SGD(method.students.parameters(), lr=0.01)
+    others = torch.optim.SGD(small_network(1).parameters(), lr=0.01)
+    newton: Any = torch.optim.LBFGS(method.students.parameters(), lr=0.01, max_iter=5)
+    for _ in range(9):
+        sgd.step()  # before the method is used: a warm-up of one's own
+    for _ in range(6):
+        step_where_it_is_steep(method, sgd)
+        method.after_step(0)
+        others.step()
+        newton.step(lambda: compute_gradient(method).item())
+        method.after_step(0)
+        state = {name: value + 0.01 for name, value in method.students.state_dict().items()}
+        method.students.load_state_dict(state)
+    for _ in range(3):
+        for _ in range(9):  # a teacher that moves less often
+            take_step(method, sgd, hook=False)
+        take_step(method, sgd)
+
+
+class Operations(TorchDispatchMode):
+    """Notes every operation on tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.seen: list[object] = []
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        self.seen.append(function)
+        return function(*args, **(kwargs or {}))
+
+
+def test_the_watch_costs_no_operation_on_tensors() -> None:
+    method, batch = begun(MeanTeacherFastSWA([small_network()])), small_batch()
+    with Operations() as noted, method.hooks.expect_hooks(method, batch):
+        pass
+    assert noted.seen == []
 
 
 def test_methods_without_hooks_need_no_calls() -> None:
@@ -73,20 +141,27 @@ def test_methods_without_hooks_need_no_calls() -> None:
 
 
 def test_a_memory_that_was_never_made_is_noticed_at_once() -> None:
-    with pytest.raises(UserError, match=r"temporal.*begin"):
-        TemporalEnsembling([small_network()]).losses(small_batch(), ramp=1.0)
-
-
-def test_an_epoch_that_never_ends_is_noticed() -> None:
-    method = TemporalEnsembling([small_network()])
-    method.begin(task=TASK)
-    for epoch in range(4):
-        for _ in range(2):  # passes
-            method.losses(small_batch(), ramp=1.0)
-        method.after_epoch(epoch, [])
-    for _ in range(3):
+    method = VAT([small_network()])
+    with pytest.raises(UserError, match=r"vat.*begin"):
         method.losses(small_batch(), ramp=1.0)
-    with pytest.raises(UserError, match=r"temporal.*after_epoch"):
+
+
+def test_who_only_looks_need_not_begin() -> None:
+    method = BeginsAndCounts([small_network()])
+    assert method.eval().losses(small_batch(), ramp=1.0)
+    with pytest.raises(UserError, match="begin"):
+        method.train().losses(small_batch(), ramp=1.0)
+
+
+def test_epochs_that_never_end_are_noticed_and_long_ones_are_not() -> None:
+    method = BeginsAndCounts([small_network()])
+    method.begin(task=TASK)
+    for _ in range(100):
+        method.losses(small_batch(), ramp=1.0)
+    with pytest.raises(UserError, match=r"100 passes.*after_epoch"):
+        method.losses(small_batch(), ramp=1.0)
+    method.after_epoch(0, [])
+    for _ in range(210):
         method.losses(small_batch(), ramp=1.0)
 
 
@@ -103,12 +178,16 @@ class CountsEpochs(Supervised):
         self.epochs += 1
 
 
-def test_hooks_of_own_methods_are_watched_too() -> None:
-    with pytest.raises(UserError, match="begin"):
-        CountsEpochs([small_network()]).losses(small_batch(), ramp=1.0)
+class BeginsAndCounts(CountsEpochs):
+    def begin(self, task: Task) -> None:
+        pass
+
+
+def test_hooks_of_own_methods_are_watched_as_far_as_they_need_it() -> None:
     method = CountsEpochs([small_network()])
+    method.losses(small_batch(), ramp=1.0)  # has no begin of its own
     method.begin(TASK)
-    for _ in range(3):  # of 12 samples each: would be too many if the base counted them, too
+    for _ in range(100):  # would be too many if the base counted them, too
         method.losses(small_batch(), ramp=1.0)
     method.after_epoch(0, [])
     assert method.epochs == 1
@@ -175,6 +254,31 @@ def test_features_of_other_shapes_are_refused_when_they_are_made(outputs: tuple[
 def test_only_modules_become_students() -> None:
     with pytest.raises(UserError, match=r"torch\.nn\.Module"):
         as_student(len, features=8, classes=3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("features", "classes", "key"),
+    [(8.0, 3, "features"), (0, 3, "features"), ("8", 3, "features"), (True, 3, "features"),
+     (8, 0, "classes"), (8, 1, "classes"), (8, None, "classes")],
+)  # fmt: skip
+def test_numbers_that_make_no_sense_are_refused(features: Any, classes: Any, key: str) -> None:
+    with pytest.raises(UserError, match=f"as_student: {key} = "):
+        as_student(nn.Flatten(), features, classes)
+
+
+def test_numbers_may_be_those_of_numpy() -> None:
+    student = as_student(nn.Flatten(), np.int64(16), np.int32(3))  # type: ignore[arg-type]
+    assert student(small_batch().views[0]).class_logits.shape == (16, 3)
+
+
+class Echo(nn.Module):
+    def forward(self, images: torch.Tensor) -> Prediction:
+        return Prediction(*[images.flatten(1)] * 3)
+
+
+def test_a_student_without_parameters_can_be_looked_at() -> None:
+    (loss,) = MeanTeacher([Echo()]).losses(small_batch(), ramp=1.0)
+    assert loss.total > 0
 
 
 def test_a_begun_method_is_not_refused() -> None:

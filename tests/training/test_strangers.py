@@ -17,7 +17,7 @@ from dualstudent.training.model import evaluate_run
 from tests.support.hostile import list_changes
 from tests.support.runs import change_recipe
 
-VARIANTS = 154
+VARIANTS = 75
 
 
 @pytest.fixture

@@ -15,7 +15,8 @@ Imports = Annotated[
     typer.Option(
         "--import",
         metavar="MODULE:NAME",
-        help="Let the run use this network or method of your own; it runs its code.",
+        help="Let the run use this network or method of your own, which runs its code; may be "
+        "repeated.",
     ),
 ]
 Loggers = Annotated[

@@ -12,7 +12,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from dualstudent.cli.arguments import Changes, Engine, On
+from dualstudent.cli.arguments import Changes, Engine, Imports, On
 from dualstudent.cli.console import console, print_line
 from dualstudent.report.format import format_count
 
@@ -66,6 +66,7 @@ def compare(
         bool, typer.Option("--ceiling", help="Add supervised learning from all labels.")
     ] = False,
     set_: Changes = None,
+    imports: Imports = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the results; default: runs/compare/NAME.")
     ] = None,
@@ -92,6 +93,7 @@ def compare(
             baselines,
             ceiling,
             on.value,
+            tuple(imports or ()),
         )
     )
 

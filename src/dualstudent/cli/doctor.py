@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from dualstudent.cli.arguments import Changes
+from dualstudent.cli.arguments import Changes, Imports
 from dualstudent.cli.console import console, print_message
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ def doctor(
         str, typer.Argument(help="Name of a recipe, or path of a .toml file.")
     ] = "digits",
     set_: Changes = None,
+    imports: Imports = None,
     steps: Annotated[int, typer.Option(min=1, help="Largest number of training steps.")] = 50,
 ) -> None:
     """Check in a few real steps that every loss term reaches its own student and nothing else.
@@ -28,7 +29,7 @@ def doctor(
     from dualstudent.doctor import examine
     from dualstudent.recipes.reading import load_recipe
 
-    chosen = load_recipe(recipe, set_ or ())
+    chosen = load_recipe(recipe, set_ or (), imports or ())
     diagnosis = examine(chosen, steps)
     console.print(
         build_reach_table(diagnosis, f"{chosen.method.name}: norm of each term's gradient")

@@ -7,6 +7,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from dualstudent.cli.arguments import Imports
 from dualstudent.cli.console import console
 from dualstudent.recipes.files import list_recipe_names, read_recipe_source
 
@@ -35,12 +36,13 @@ def show_recipe(
     full: Annotated[
         bool, typer.Option("--full", help="Every setting, also those at their default.")
     ] = False,
+    imports: Imports = None,
 ) -> None:
     """Print the text of a recipe, to read or to save and edit."""
     if full:
         from dualstudent.recipes.reading import load_recipe, to_toml
 
-        text = to_toml(load_recipe(name))
+        text = to_toml(load_recipe(name, imports=imports or ()))
     else:
         text = read_recipe_source(name)
     typer.echo(text, nl=False)

@@ -165,4 +165,4 @@ def _read_request(
     where = locate_images(data, target_path=target)
     if recipe is None:
         return validate_request(where, changes), data.resolve().name if data.is_dir() else data.stem
-    return use_own_images(recipe, where, changes), Path(recipe).stem
+    return use_own_images(recipe, where, changes, imports), Path(recipe).stem

@@ -25,6 +25,7 @@ LabelsLike = ArrayLike | Sequence[object]
 
 _IMAGES_AT_A_TIME = 4096
 _USUAL_CHANNELS = (1, 3, 4)
+_UNKNOWN_AS_TEXT = ("-1", "-1.0", "nan")
 
 
 def prepare_arrays(
@@ -138,7 +139,8 @@ def encode_domains(sample_domain: ArrayLike, labels: Tensor, classes: Sequence[s
 def encode_labels(y: LabelsLike) -> tuple[NDArray[Any], Tensor]:
     """Find the classes, and encode each label as the number of its class.
 
-    Unknown labels are −1, None, NaN, and ``"-1"``, which NumPy makes of −1 among strings.
+    Unknown labels are −1, None, NaN, and what NumPy makes of these among strings: ``"-1"``,
+    ``"-1.0"``, ``"nan"``.
 
     Returns:
         (C,) the sorted classes, in the type of ``y``, and (N,) int64, −1 where unknown.
@@ -263,18 +265,21 @@ def _encode_test_labels(y: LabelsLike, classes: NDArray[Any]) -> Tensor:
 
 
 def is_unknown(labels: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return (N,) bool: which labels are −1, ``"-1"``, None or NaN."""
+    """Return (N,) bool: which labels are −1, None or NaN, or what NumPy makes of them in text."""
     if labels.dtype.kind == "f":
         return np.asarray((labels == -1) | np.isnan(labels))
+    if labels.dtype.kind in "US":
+        return np.isin(labels.astype(str), _UNKNOWN_AS_TEXT)
     if labels.dtype != object:
-        return np.asarray(labels == ("-1" if labels.dtype.kind in "US" else -1))
+        return np.asarray(labels == -1)
     return np.fromiter((_is_unknown_label(label) for label in labels), bool, len(labels))
 
 
 def _is_unknown_label(label: Any) -> bool:
     if isinstance(label, float) and math.isnan(label):
         return True
-    return type(label).__name__ in ("NoneType", "NAType") or label in (-1, "-1")  # NA is pandas'
+    is_none = type(label).__name__ in ("NoneType", "NAType")  # NA is pandas'
+    return is_none or label in (-1, *_UNKNOWN_AS_TEXT)
 
 
 def _to_pixels(images: NDArray[Any]) -> Tensor:

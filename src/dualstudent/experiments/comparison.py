@@ -1,7 +1,7 @@
 """A comparison of methods: its runs, and the file that identifies it."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -168,13 +168,15 @@ def _find_builder(
     """How the recipe of a cell is built, and the number of labels if none is asked for."""
     shared = [change for change in request.changes if not _is_of_method(change)]
     if request.recipe is not None:
-        return _start_from_recipe(request.recipe, shared)
+        return _start_from_recipe(request.recipe, shared, request.imports)
     return _start_from_images(cast(Path, request.data), shared, progress)
 
 
-def _start_from_recipe(name: str, shared: list[str]) -> tuple[_Build, int | str]:
+def _start_from_recipe(
+    name: str, shared: list[str], imports: Collection[str]
+) -> tuple[_Build, int | str]:
     """How a recipe is built from one that all methods share, and its number of labels."""
-    table = apply_changes(read_recipe_table(name), shared)
+    table = apply_changes(read_recipe_table(name, imports), shared)
 
     def build(labels: int | str, own: list[str]) -> Recipe:
         return validate(apply_changes(merge(table, {"data": {"labels": labels}}), own), name)

@@ -36,6 +36,7 @@ class ComparisonRequest:
         baselines: whether classifiers of scikit-learn are rows, too.
         ceiling: whether supervised learning from all labels is a row, too, as a reference.
         on: where the runs are trained.
+        imports: import paths that the recipe may name, if it is one of a run.
     """
 
     methods: tuple[str, ...]
@@ -50,6 +51,7 @@ class ComparisonRequest:
     baselines: bool = False
     ceiling: bool = False
     on: Where = "local"
+    imports: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -79,6 +81,7 @@ class ComparisonRequest:
         words += ["--baselines"] if self.baselines else []
         words += ["--ceiling"] if self.ceiling else []
         words += [word for change in self.changes for word in ("--set", change)]
+        words += [word for path in self.imports for word in ("--import", path)]
         words += ["--out", str(self.out)] if self.out else []
         words += ["--on", self.on] if self.on != "local" else []
         return shlex.join(words)

@@ -1,15 +1,18 @@
 """Notices a training loop that does not tell its method what it must know.
 
 A teacher moves after each step, an average of predictions after each epoch. A loop of one's own
-that forgets the hook would run without an error and learn less, or nothing.
+that forgets the hook would run without an error and learn less, or nothing. Loops differ, so the
+limits are wide: a loop that calls the hooks is never refused, one that does not is, a little later.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakValueDictionary
 
 import torch
+from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 from dualstudent.batch import Batch
 from dualstudent.errors import UserError
@@ -19,31 +22,19 @@ if TYPE_CHECKING:
 
 Kind = TypeVar("Kind", bound="Method")
 
-_MOST_PASSES = 2  # over the unlabeled samples, without the end of an epoch
-
-
-class Weights:
-    """Tells whether the weights of the students have changed, without a copy of them."""
-
-    def __init__(self, method: "Method") -> None:
-        weights = [parameter.detach() for parameter in method.students.parameters()]
-        self._versions = [weight._version for weight in weights]
-        self._norms = torch._foreach_norm(weights)
-
-    def are_those_of(self, other: "Weights") -> bool:
-        if self._versions != other._versions:
-            return False
-        # Fused optimizers change values, but no version.
-        return all(map(torch.equal, self._norms, other._norms))
+_MOST_STEPS = 10  # of optimizers, each after other losses, without after_step
+_MOST_PASSES = 100  # over the samples, without any after_epoch
 
 
 class HookWatch:
-    """What a method was told, and what its loop did meanwhile."""
+    """What a method was told, and what its loop did meanwhile; reads no tensor."""
 
     def __init__(self) -> None:
         self._task: Task | None = None
-        self._weights: Weights | None = None  # at the last losses, until after_step is called
-        self._rows = 0  # unlabeled samples seen in this epoch
+        self._has_stepped = False  # an optimizer, since the last losses
+        self._steps = 0  # of optimizers, without after_step
+        self._rows = 0  # of batches, without any after_epoch
+        self._ends_epochs = False
         self._inside = False
 
     @contextmanager
@@ -56,8 +47,8 @@ class HookWatch:
         if self._inside:  # a method that asks its base class
             yield
             return
-        self._check_begun(method)
         if method.training and torch.is_grad_enabled():  # else somebody only looks
+            self._check_begun(method)
             self._check_step(method)
             self._check_epoch(method, batch)
         self._inside = True
@@ -71,14 +62,16 @@ class HookWatch:
         if hook == "begin":
             self._task = first
         elif hook == "after_step":
-            self._weights = None
+            self._has_stepped, self._steps = False, 0
         elif hook == "after_epoch":
-            self._rows = 0
+            self._ends_epochs = True
+
+    def note_step(self) -> None:
+        """Note that an optimizer of the students has taken a step."""
+        self._has_stepped = True
 
     def _check_begun(self, method: "Method") -> None:
-        if self._task is None and (
-            _overrides(method, "begin") or _overrides(method, "after_epoch")
-        ):
+        if self._task is None and _overrides(method, "begin"):
             raise UserError(
                 f"{method.settings.name}: begin() was not called; call method.begin(Task(epochs, "
                 "samples, classes, image_shape, value_range)) once before training"
@@ -87,23 +80,46 @@ class HookWatch:
     def _check_step(self, method: "Method") -> None:
         if not _overrides(method, "after_step"):
             return
-        now = Weights(method)
-        if self._weights is not None and not self._weights.are_those_of(now):
+        self._follow_optimizers(method)
+        self._steps += self._has_stepped
+        self._has_stepped = False
+        if self._steps >= _MOST_STEPS:
             raise UserError(
-                f"{method.settings.name}: the weights have changed, but after_step() was not "
-                "called; call method.after_step(step) after every optimizer.step()"
+                f"{method.settings.name}: the optimizer took {self._steps} steps, but after_step() "
+                "was not called; call method.after_step(step) after every optimizer.step()"
             )
-        self._weights = now
+
+    def _follow_optimizers(self, method: "Method") -> None:
+        """Be told of their steps; again if the method is a copy, or another had its students."""
+        first = next(method.students.parameters(), None)
+        if first is not None and _watches.get(id(first)) is not self:
+            _watches.update((id(parameter), self) for parameter in method.students.parameters())
 
     def _check_epoch(self, method: "Method", batch: Batch) -> None:
-        if self._task is None or not _overrides(method, "after_epoch"):
+        if self._task is None or self._ends_epochs or not _overrides(method, "after_epoch"):
             return
-        self._rows += int(batch.unlabeled.sum())
-        if self._rows > _MOST_PASSES * (self._task.unlabeled or self._task.samples) + len(batch):
+        self._rows += len(batch)
+        if self._rows > _MOST_PASSES * self._task.samples:
             raise UserError(
                 f"{method.settings.name}: {_MOST_PASSES} passes over the samples are over, but "
                 "after_epoch() was not called; call method.after_epoch(epoch, batches) after each"
             )
+
+
+_watches: WeakValueDictionary[int, HookWatch] = WeakValueDictionary()  # by id of parameters
+
+
+def _note_step(optimizer: Optimizer, arguments: object, named: object) -> None:
+    if torch.compiler.is_compiling():
+        return
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            if (watch := _watches.get(id(parameter))) is not None:
+                watch.note_step()
+                break  # the rest of the group is of the same students
+
+
+register_optimizer_step_post_hook(_note_step)  # all optimizers of the process, as loops own them
 
 
 def watch_hooks(kind: "type[Kind]") -> "type[Kind]":

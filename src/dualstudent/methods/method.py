@@ -116,7 +116,8 @@ class Method(nn.Module, ABC):
     ``state_dict`` is complete. The training loop asks it for losses, runs backward on their sum
     and steps one optimizer per student. A loop of your own calls the hooks that the method
     overrides, too: :meth:`begin`, :meth:`after_step`, :meth:`after_epoch`; if it does not,
-    :meth:`losses` raises.
+    :meth:`losses` raises: at once without the first, after 10 steps of an optimizer without the
+    second, after 100 passes over the samples without any of the third.
 
     Args:
         students: ``settings.student_count`` networks; each maps a batch of inputs to a

@@ -1,5 +1,7 @@
 """Makes a student of any module that computes features."""
 
+from numbers import Integral
+
 from torch import Tensor, nn
 
 from dualstudent.errors import UserError
@@ -38,7 +40,8 @@ def as_student(module: nn.Module, features: int, classes: int) -> Student:
         classes: C.
 
     Raises:
-        UserError: if it is no module, or returns other shapes when it is used.
+        UserError: if it is no module, the numbers make no sense, or it returns other shapes when it
+            is used.
 
     Example:
         >>> import torch
@@ -49,4 +52,9 @@ def as_student(module: nn.Module, features: int, classes: int) -> Student:
     """
     if not isinstance(module, nn.Module):
         raise UserError(f"as_student: needs a torch.nn.Module, not {module!r}")
-    return Student(module, features, classes)
+    for name, count, least in (("features", features, 1), ("classes", classes, 2)):
+        if not isinstance(count, Integral) or isinstance(count, bool) or count < least:
+            raise UserError(
+                f"as_student: {name} = {count!r} must be a whole number from {least} on"
+            )
+    return Student(module, int(features), int(classes))

@@ -1,6 +1,6 @@
 """Recipes for own images: a recipe with other data, or one that is chosen to suit the images."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,18 +34,21 @@ def locate_images(path: Path, **others: Path | str | None) -> Table:
     return {"path": str(path)} | {k: str(v) for k, v in others.items() if v is not None}
 
 
-def use_own_images(recipe: str, where: Table, changes: Sequence[str]) -> Recipe:
+def use_own_images(
+    recipe: str, where: Table, changes: Sequence[str], imports: Collection[str] = ()
+) -> Recipe:
     """Load a recipe and replace its data by own images.
 
     Args:
         recipe: name or path.
         where: section ``data`` from :func:`locate_images`.
         changes: ``"key=value"`` each.
+        imports: import paths that the recipe may name, if it is one of a run.
 
     Raises:
         UserError: if the recipe is invalid.
     """
-    table = read_recipe_table(recipe)
+    table = read_recipe_table(recipe, imports)
     replaced = (*OF_PUBLISHED, "labels")  # these are meant for the data that the recipe names
     kept = {key: value for key, value in table.get("data", {}).items() if key not in replaced}
     return validate(apply_changes(table | {"data": kept | where}, changes), recipe)

@@ -1,5 +1,6 @@
 """Reads recipes: TOML files that may extend other recipes."""
 
+import json
 import tomllib
 import warnings
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -149,6 +150,14 @@ def move_key(table: Table, old: str, new: str) -> Table:
 def to_toml(recipe: Recipe) -> str:
     """Write a recipe as TOML, with all settings."""
     return tomli_w.dumps(recipe.model_dump(mode="json", exclude_none=True))
+
+
+def from_json(text: str) -> Recipe:
+    """Read a recipe that this program wrote by ``model_dump_json``, to hand it to a process.
+
+    Unlike a pickle, it names code of others by import path, which the other process can find.
+    """
+    return validate(json.loads(text), "handed over")
 
 
 def _resolve(name: str, imports: Collection[str] | None, seen: tuple[str, ...]) -> Table:

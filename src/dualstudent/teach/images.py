@@ -3,12 +3,16 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from dualstudent.data.datasets import Part
 from dualstudent.data.images.folders import find_images
 from dualstudent.data.images.listing import is_text
 from dualstudent.data.images.own import list_images
 from dualstudent.data.paths import RIGHTS_TO_IMAGES, path_exists
+from dualstudent.data.prepare import DataSettings
 from dualstudent.errors import UserError
+from dualstudent.settings import Settings, explain
 from dualstudent.training.run import Run
 from dualstudent.trunks.trunk import TrunkSettings
 
@@ -47,6 +51,13 @@ class Collection:
     trunk: TrunkSettings | None = None
 
 
+class _Used(Settings):
+    """What is used of the recipe of a run; its network and method may be code of others."""
+
+    data: DataSettings
+    trunk: TrunkSettings | None = None
+
+
 def find_collection(where: Path) -> Collection:
     """List the images to teach with.
 
@@ -80,7 +91,12 @@ def find_collection(where: Path) -> Collection:
 
 
 def _open_run(run: Run) -> Collection:
-    recipe = run.read_recipe()
+    table = run.read_recipe_table()
+    used = {key: table[key] for key in _Used.model_fields if key in table}
+    try:
+        recipe = _Used.model_validate(used)
+    except ValidationError as error:
+        raise UserError(f"{run.recipe}: {explain(error, _Used, used)}") from error
     if recipe.data.path is None or recipe.data.target_path is not None:
         raise UserError(
             f"{run.folder}: was not trained on images of one folder or table; give a folder"

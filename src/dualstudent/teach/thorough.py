@@ -117,7 +117,7 @@ class ThoroughTraining:
 
 def _count_epochs(run: Run) -> tuple[int, int]:
     try:
-        total = run.read_recipe().epochs
+        total = int(run.read_recipe_table()["schedule"]["epochs"])
         done = len(run.metrics.read_bytes().splitlines())
     except (OSError, UserError):  # it has not begun
         return 0, 0

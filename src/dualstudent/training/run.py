@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
+from uuid import uuid4
 
 from dualstudent.atomic import create_folder
 from dualstudent.data.prepared import PreparedData
@@ -49,7 +50,7 @@ class Run:
 
     @property
     def about(self) -> Path:
-        """Format of the folder, digests of its files, fingerprint of the data, and versions."""
+        """Format and random id of the run, digests of its files and data, and versions."""
         return self.folder / "run.json"
 
     @property
@@ -141,6 +142,7 @@ class Run:
         files = [file for file in (self.recipe, self.split) if file.is_file()]
         about = {
             "format": FORMAT,
+            "id": uuid4().hex,
             "data": data.fingerprint(),
             "versions": list_versions(),
             "digests": {file.name: hash_file(file) for file in files},
