@@ -24,11 +24,12 @@ export async function fill() {
   isFetching = true;
   try {
     const wanted = (isGrid ? GRID : AHEAD + 2) - queue.length;
-    const [kind, value] = find("filter").value.split(/:(.*)/s);
+    const filter = find("filter").value, [kind, value] = filter.split(/:(.*)/s);
     const found = await post("next", {
       tab, count: wanted, shown: [...queue.map((item) => item.number), ...unsaved],
       label: kind === "class" ? value : "", event: kind === "event" ? value : "",
     });
+    if (find("filter").value !== filter) return; // others are wanted by now
     const wasEmpty = queue.length === 0;
     queue.push(...found.filter((item) => !unsaved.has(item.number)
       && !queue.some((each) => each.number === item.number)));
@@ -57,6 +58,7 @@ function load(number) {
 
 export function restart() {
   queue = [];
+  isEmpty = false; // as far as is known
   show();
   fill();
 }
