@@ -236,11 +236,13 @@ function showClasses() {
   const wanted = JSON.stringify(state.classes);
   if (bar.dataset.shown === wanted) return;
   bar.dataset.shown = wanted;
+  const focused = [...bar.children].indexOf(document.activeElement); // stays where it was
   bar.replaceChildren(...state.classes.map(({ name, labels }, place) => make("button", {
     class: "class", onclick: () => answer(name), title: name,
     "aria-keyshortcuts": keyOf(place) || null,
   }, keyOf(place) ? make("kbd", {}, keyOf(place)) : null,
   make("span", { class: "name" }, name), make("span", { class: "count" }, count(labels)))));
+  bar.children[focused]?.focus();
 }
 
 function showFilter() {
