@@ -2,6 +2,7 @@
 
     python benchmarks/teach.py $DUALSTUDENT_DATA/clothing             # as reported
     python benchmarks/teach.py $DUALSTUDENT_DATA/clothing --tune      # on validation images
+    python benchmarks/teach.py --estimate     # one seed on digits: is the estimate right?
 
 The choice, the training and the sample that measures it are those of the page, without the page:
 after every five labels the model is trained again, every fourth question is of the uniform
@@ -26,6 +27,7 @@ from dualstudent import load_mnist_5k
 from dualstudent.data.images.cache import decode_images
 from dualstudent.data.images.own import list_images
 from dualstudent.report.style import save_picture, style_axes
+from dualstudent.teach.estimate import Estimate
 from dualstudent.teach.features import Extractor, PatchExtractor, TrunkExtractor
 from dualstudent.teach.learning import Learner, Question
 from dualstudent.teach.questions import arrange_questions
@@ -127,17 +129,13 @@ def teach(task: Task, seed: int) -> list[dict[str, Any]]:
         )
         answer = task.learner.learn(question)
         if len(known) in LABELS:
-            found, estimate = answer.predicted == task.labels, answer.estimate
-            assert estimate is not None
+            found = answer.predicted == task.labels
             rest = [number for number in pool.tolist() if number not in known]
             rows.append(
                 {
                     "labels": len(known),
                     "accuracy": 100 * float(found[task.judging].mean()),
-                    "estimate": 100 * estimate.accuracy,
-                    "low": 100 * estimate.low,
-                    "high": 100 * estimate.high,
-                    "measured": estimate.measured,
+                    **describe_estimate(answer.estimate),
                     "unlabeled": 100 * float(found[rest].mean()),
                     "seconds": round(answer.seconds, 2),
                 }
@@ -147,6 +145,13 @@ def teach(task: Task, seed: int) -> list[dict[str, Any]]:
         left = [number for number in sample if number not in known]
         sampled = len(sample) - len(left)
         known += arrange_questions(answer.order, left, len(known), sampled, EVERY)
+
+
+def describe_estimate(found: Estimate | None) -> dict[str, Any]:
+    if found is None:  # too few images of the sample
+        return {}
+    shares = {"estimate": found.accuracy, "low": found.low, "high": found.high}
+    return {name: 100 * share for name, share in shares.items()} | {"measured": found.measured}
 
 
 def label_at_random(task: Task, seed: int, by_line: bool) -> list[dict[str, Any]]:
@@ -202,10 +207,18 @@ def draw(rows: list[dict[str, Any]], stem: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("clothing", type=Path, help="folder with clothing/train, clothing/test")
+    parser.add_argument(
+        "clothing", type=Path, nargs="?", help="folder with clothing/train, clothing/test"
+    )
+    parser.add_argument("--estimate", action="store_true", help="only one seed on digits")
     parser.add_argument("--tune", action="store_true", help="judge by validation images")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
+    if arguments.estimate:
+        trial = {"data": "mnist-5k", "way": LOOP, "seed": "0"}
+        task = prepare("mnist-5k", Path(), tune=False)
+        write_csv(RESULTS / "estimate.csv", [BLANK | trial | row for row in teach(task, 0)])
+        return
     path = RESULTS / ("tuning.csv" if arguments.tune else "accuracy.csv")
     rows: list[dict[str, Any]] = read_csv(path) if path.exists() else []
     for data in SETS:

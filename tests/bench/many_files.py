@@ -58,8 +58,9 @@ def prepare(folder: Path, count: int) -> PreparedData:
 def draw(rows: list[tuple[int, float]]) -> None:
     figure = Figure(figsize=(6, 2.5), layout="constrained")
     axes = figure.subplots()
-    axes.plot([files for files, _ in rows], [memory for _, memory in rows])
-    axes.set(xlabel="files read", ylabel="resident memory, MB", ylim=(0, None))
+    files, memory = zip(*rows, strict=True)
+    axes.plot(files, memory)
+    axes.set(xlabel="files read", ylabel="resident memory, MB", ylim=(0, 1.2 * max(memory)))
     figure.savefig(PICTURE, dpi=120)
 
 

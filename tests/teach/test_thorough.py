@@ -1,21 +1,23 @@
 """Thorough training: an ordinary run on the labels of a moment."""
 
+import csv
 import time
 from pathlib import Path
 
 import pytest
 
-from dualstudent import UserError, write_labels
+from dualstudent import UserError
 from dualstudent.teach.images import find_collection
 from dualstudent.teach.snapshot import list_rows
 from dualstudent.teach.thorough import ThoroughTraining
+from tests.support.command import Command
 from tests.support.teaching import open_session, write_images
 
 LIMIT = 300.0  # seconds; it takes a few, but the machine may be busy
 SHORT = ("--set", "schedule.epochs=1", "--set", "data.image_size=16")
 
 
-def test_the_result_is_an_ordinary_run(tmp_path: Path) -> None:
+def test_the_result_is_an_ordinary_run(tmp_path: Path, command: Command) -> None:
     session = open_session(write_images(tmp_path / "digits", 120))
     training = ThoroughTraining(session, SHORT)
     with pytest.raises(UserError, match="two classes"):
@@ -36,9 +38,16 @@ def test_the_result_is_an_ordinary_run(tmp_path: Path) -> None:
     assert training.list_finished() == ["1"]
     run = training.find_run("1")
     assert run.page.is_file()
-    sheet = write_labels(run, tmp_path / "next.csv")
-    assert sheet.labeled == 60
-    assert sheet.unlabeled == 120 - 60 - 1
+    page, out = tmp_path / "page.html", tmp_path / "out.csv"
+    assert command("report", run.folder, "--output", page)[0] == 0
+    assert page.read_text() == run.page.read_text()
+    assert command("predict", run.folder, session.collection.source, "--output", out)[0] == 0
+    assert len(out.read_text().splitlines()) == 1 + 120
+    assert command("export", run.folder, "--to", "safetensors")[0] == 0
+    assert command("label", run.folder, "--output", tmp_path / "next.csv")[0] == 0
+    with (tmp_path / "next.csv").open(newline="") as file:
+        given = [row["label"] for row in csv.DictReader(file)]
+    assert (len(given), given.count("")) == (119, 59)  # without the one of no class
     again = find_collection(run.folder)
     assert sum(bool(image.label) for image in again.images) == 60
     with pytest.raises(UserError):

@@ -56,8 +56,8 @@ class Guard:
         if answer is None and scope["path"] == prefix:  # the page names all else relative to it
             answer = RedirectResponse(f"{prefix}/")
         if answer is None:
-            answer, inner = self._app, dict(scope, path=scope["path"].removeprefix(prefix))
-            scope = inner | {"root_path": ""}
+            answer = self._app
+            scope = dict(scope, path=scope["path"].removeprefix(prefix), root_path="")
         await answer(scope, receive, _add_headers(send))
 
     def _find_refusal(self, scope: Scope) -> Response | None:

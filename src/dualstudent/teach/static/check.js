@@ -1,6 +1,7 @@
 // The view in which mistakes are corrected in bulk: doubtful labels, and each class.
 import { get, post } from "./api.js";
 import { count, find, make, percent } from "./dom.js";
+import { keyOf } from "./keys.js";
 import { complain, listen, relieve, state, update } from "./store.js";
 import { Tiles, think } from "./tiles.js";
 
@@ -29,9 +30,10 @@ function render(suspects, found) {
       "A model that has not seen the label is surer of another class than it usually is.",
       suspects, (item) => ({ text: `${item.label}; seems ${item.seems}`, kind: "doubt" })),
     make("div", { class: "pick", role: "group", "aria-label": "Class to check" },
-      ...state.classes.map(({ name, labels }) => make("button", {
+      ...state.classes.map(({ name, labels }, place) => make("button", {
         "aria-pressed": String(name === shown), onclick: () => open(name),
-      }, name, make("span", { class: "count" }, count(labels))))),
+      }, keyOf(place) ? make("kbd", {}, keyOf(place)) : null, ` ${name}`,
+      make("span", { class: "count" }, count(labels))))),
   ];
   if (found?.name) {
     parts.push(manage(found.name),
@@ -43,7 +45,9 @@ function render(suspects, found) {
       section(`Labeled ${found.name}`, "The last ones first.", found.labeled,
         (item) => ({ text: item.label || "no label", kind: "given" })));
   }
+  const hadFocus = view.contains(document.activeElement);
   view.replaceChildren(...parts);
+  if (hadFocus) view.querySelector(".pick [aria-pressed=true]")?.focus();
 }
 
 function section(title, hint, items, describe, confirm = "") {

@@ -24,11 +24,12 @@ export async function fill() {
   isFetching = true;
   try {
     const wanted = (isGrid ? GRID : AHEAD + 2) - queue.length;
-    const [kind, value] = find("filter").value.split(/:(.*)/s);
+    const filter = find("filter").value, [kind, value] = filter.split(/:(.*)/s);
     const found = await post("next", {
       tab, count: wanted, shown: [...queue.map((item) => item.number), ...unsaved],
       label: kind === "class" ? value : "", event: kind === "event" ? value : "",
     });
+    if (find("filter").value !== filter) return; // others are wanted by now
     const wasEmpty = queue.length === 0;
     queue.push(...found.filter((item) => !unsaved.has(item.number)
       && !queue.some((each) => each.number === item.number)));
@@ -57,6 +58,7 @@ function load(number) {
 
 export function restart() {
   queue = [];
+  isEmpty = false; // as far as is known
   show();
   fill();
 }
@@ -236,11 +238,13 @@ function showClasses() {
   const wanted = JSON.stringify(state.classes);
   if (bar.dataset.shown === wanted) return;
   bar.dataset.shown = wanted;
+  const focused = [...bar.children].indexOf(document.activeElement); // stays where it was
   bar.replaceChildren(...state.classes.map(({ name, labels }, place) => make("button", {
     class: "class", onclick: () => answer(name), title: name,
     "aria-keyshortcuts": keyOf(place) || null,
   }, keyOf(place) ? make("kbd", {}, keyOf(place)) : null,
   make("span", { class: "name" }, name), make("span", { class: "count" }, count(labels)))));
+  bar.children[focused]?.focus();
 }
 
 function showFilter() {

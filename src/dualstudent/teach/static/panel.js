@@ -3,7 +3,7 @@ import { post } from "./api.js";
 import { count, draw, find, make, percent, setText } from "./dom.js";
 import { complain, listen, relieve, state, update, warn } from "./store.js";
 
-const WIDTH = 360, HEIGHT = 190, LEFT = 38, RIGHT = 14, TOP = 8, BOTTOM = 24;
+const WIDTH = 360, HEIGHT = 190, LEFT = 42, RIGHT = 14, TOP = 8, BOTTOM = 24;
 let wasTroubled = false;
 
 function showFacts() {
@@ -75,7 +75,8 @@ function showChart() {
       draw("text", { class: "y", x: LEFT - 6, y: y(share) }, percent(share)));
   }
   for (const labels of new Set([first, Math.round((first + last) / 2), last])) {
-    svg.append(draw("text", { class: "x", x: x(labels), y: HEIGHT - 6 }, count(labels)));
+    const side = labels === last ? "x last" : "x"; // so that long numbers are not cut off
+    svg.append(draw("text", { class: side, x: x(labels), y: HEIGHT - 6 }, count(labels)));
   }
   svg.append(
     draw("path", { class: "band", d: `M${line(at("low"))}L${line(at("high").reverse())}Z` }),
