@@ -2,6 +2,7 @@
 
 import csv
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -219,6 +220,70 @@ def test_a_grid_is_labeled_by_keyboard_many_at_once(
     page.keyboard.press("Control+z")
     page.locator("#saved").get_by_text("Undone: 3 images").wait_for()
     assert read_labels(folder) == before
+
+
+def test_without_keys_by_mouse_or_touch(tmp_path: Path, open_page: Open) -> None:
+    folder = write_mnist(tmp_path / "digits", 120)
+    names = sorted(path.name for path in folder.iterdir())[::4]
+    classes = sorted({name[0] for name in names})
+    table = ["path,label"]
+    table += ['"{}",{}'.format(name.replace('"', '""'), name[0]) for name in names]
+    with Teaching(folder) as teaching:
+        address, origin = teaching.address, {"origin": teaching.address.rsplit("/", 2)[0]}
+        sent = "\n".join(table).encode()
+        httpx.post(f"{address}import", content=sent, headers=origin, timeout=60)
+        end = time.monotonic() + 300
+        while not (name := find_large_class(address)):
+            assert time.monotonic() < end
+            time.sleep(0.2)
+        page = open_page(address, has_touch=True, width=360)
+        shown(page)
+        page.locator("#grid").tap()
+        page.locator(".tile").nth(2).wait_for()
+        for place in (0, 2):
+            page.locator(".tile").nth(place).tap()
+        assert page.locator(".tile[aria-selected=true]").count() == 2
+        page.locator("#skip").tap()
+        page.locator("#saved").get_by_text("2 images").wait_for()
+
+        page.locator("#tab-classes").tap()
+        page.locator(".pick button").nth(classes.index(name)).tap()
+        part = page.locator(".check-part").filter(has_text=f"seem to be {name}")
+        odd = (part.locator(".tile").first.get_attribute("aria-label") or "").split(",")[0]
+        part.locator(".tile").first.tap()
+        page.get_by_text("1 chosen:").wait_for()
+        page.locator("#none").tap()
+        page.locator("#saved").get_by_text("none of these").wait_for()
+        part.get_by_role("button", name="Label all shown").tap()
+        page.locator("#saved").get_by_text(f"images, {name}.").wait_for()
+        assert odd not in read_labels(folder)
+        page.locator("#undo").tap()
+        part.locator(".tile.done").first.wait_for(state="detached")
+        assert len(read_labels(folder)) == 30
+        for _ in range(2):  # what was undone can be done again
+            page.locator(".manage input").fill("renamed")
+            page.get_by_role("button", name="Rename").tap()
+            page.locator(".pick").get_by_text("renamed").wait_for()
+            page.locator("#undo").tap()
+            page.locator(".pick").get_by_text("renamed").wait_for(state="detached")
+        page.locator(".manage input").fill("renamed")
+        page.get_by_role("button", name="Rename").tap()
+        page.locator(".pick").get_by_text("renamed").wait_for()
+        page.locator("#tab-label").tap()
+        page.locator("#single").tap()
+        name = shown(page)
+        page.locator("#undo").tap()
+        page.locator("#saved").get_by_text("Undone").wait_for()
+        assert shown(page) == name  # nobody is asked for what has a label
+
+
+def find_large_class(address: str) -> str:
+    """The class that most images seem to be of; empty while nothing was learned."""
+    found = {
+        name: httpx.get(f"{address}class?name={name}", timeout=60).json()["count"]
+        for name in "0123456789"
+    }
+    return max(found, key=found.__getitem__) if any(found.values()) else ""
 
 
 def test_two_tabs_do_not_ask_for_the_same(taught: tuple[Teaching, Path], open_page: Open) -> None:

@@ -7,6 +7,7 @@ from dualstudent import UserError
 from dualstudent.data.images.tables import list_table
 from dualstudent.teach.images import find_collection
 from dualstudent.teach.session import Session
+from dualstudent.teach.snapshot import write_class_folders
 from tests.support.teaching import open_session, write_images
 
 
@@ -38,6 +39,26 @@ def test_labels_survive_a_second_start_and_can_be_undone_then(tmp_path: Path) ->
     session = reopen(session)
     assert session.undo() is None
     assert all(entry.is_open for entry in session.labels.entries)
+    session.close()
+
+
+def test_a_class_that_came_with_a_decision_goes_with_it(tmp_path: Path) -> None:
+    folder = write_images(tmp_path / "digits" / "unlabeled", 8).parent
+    session = open_session(folder)
+    session.set_label([0], "zero")
+    session.set_many([(1, "one", "labeled"), (2, "two", "labeled"), (3, "zero", "labeled")])
+    assert session.labels.classes == ["zero", "one", "two"]
+    session.undo()
+    assert session.labels.classes == ["zero"]
+    session = reopen(session)
+    assert session.labels.classes == ["zero"]
+    session.close()
+    for name in ("one", "zero"):  # images that come with the class since
+        write_images(folder / name, 4)
+    session = open_session(folder)
+    assert session.undo() == [0]
+    assert {entry.label for entry in session.labels.entries} == {"", "zero", "one"}
+    assert session.labels.classes == ["zero", "one"]
     session.close()
 
 
@@ -97,24 +118,47 @@ def test_classes_are_renamed_joined_and_removed(tmp_path: Path) -> None:
 
 
 def test_the_sample_is_drawn_once_and_grows_with_the_folder(tmp_path: Path) -> None:
-    folder = write_images(tmp_path / "digits", 40)
+    folder = write_images(tmp_path / "digits", 80)
     session = open_session(folder)
     sample = {entry.path for entry in session.labels.entries if entry.in_sample}
-    assert len(sample) == 10
+    assert len(sample) == 20
     session = reopen(session)
     assert {entry.path for entry in session.labels.entries if entry.in_sample} == sample
     session.close()
-    write_images(folder, 80)
+    write_images(folder, 160)
     session = open_session(folder)
     later = {entry.path for entry in session.labels.entries if entry.in_sample}
     assert later > sample
-    assert len(later) == 20
+    assert len(later) == 40
     session.close()
-    for count in range(81, 121):  # one at a time
+    for count in range(161, 201):  # one at a time
         write_images(folder, count)
         open_session(folder).close()
     session = open_session(folder)
-    assert 22 <= sum(entry.in_sample for entry in session.labels.entries) <= 38  # 30 expected
+    assert 42 <= sum(entry.in_sample for entry in session.labels.entries) <= 58  # 50 expected
+    session.close()
+
+
+@pytest.mark.parametrize(("images", "sampled"), [(8, 4), (24, 12), (40, 20), (60, 20), (100, 25)])
+def test_small_folders_have_a_sample_that_can_measure(
+    tmp_path: Path, images: int, sampled: int
+) -> None:
+    session = open_session(write_images(tmp_path / "digits", images))
+    found = sum(entry.in_sample for entry in session.labels.entries)
+    assert found in (sampled, sampled + 1)  # of 60, a third is rounded
+    session.close()
+
+
+def test_files_of_the_session_are_no_images(tmp_path: Path) -> None:
+    folder = write_images(tmp_path / "digits", 6)
+    with pytest.raises(UserError, match="--out"):
+        open_session(folder, folder)
+    session = open_session(folder, folder / "labels")
+    session.set_label([0], "zero")
+    write_class_folders(session, session.folder / "classes-1", "copy")
+    session.close()
+    session = open_session(folder, folder / "labels")
+    assert len(session.labels.entries) == 6
     session.close()
 
 

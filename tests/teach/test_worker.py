@@ -19,7 +19,13 @@ from tests.support.teaching import write_images
 LIMIT = 300  # seconds; it takes a few, but the machine may be busy
 
 
-def test_features_come_then_answers_and_a_kill_is_told(
+def find_process(worker: Worker) -> int:
+    found = worker._process.pid
+    assert found is not None
+    return found
+
+
+def test_features_come_then_answers_also_of_a_process_that_takes_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paths = sorted(write_images(tmp_path / "digits", 60).iterdir())
@@ -38,8 +44,6 @@ def test_features_come_then_answers_and_a_kill_is_told(
     worker = Worker(Task(numbers, tuple(paths)), reports.put)
     classes = tuple("0123456789")
     labels = {100 + place: truth[place] for place in range(40) if place != 7}
-    worker.ask(Question(1, {}, classes, frozenset(), frozenset(numbers)))
-    assert isinstance(reports.get(timeout=LIMIT), Failed)  # of a message that cannot be read
     worker.ask(Question(2, labels, classes, frozenset(), frozenset(numbers[40:])))
     found: list[Report] = []
     while not (found and isinstance(found[-1], Answer) and found[-1].version == 2):
@@ -52,10 +56,25 @@ def test_features_come_then_answers_and_a_kill_is_told(
     assert sorted(answer.numbers.tolist()) == [n for n in numbers if n != 107]
     assert set(answer.order) <= set(numbers[40:])
     assert np.isfinite(answer.confidence).all()
-    process = worker._process.pid
-    assert process is not None
-    os.kill(process, signal.SIGKILL)
-    assert isinstance(reports.get(timeout=LIMIT), Failed)
+    os.kill(find_process(worker), signal.SIGKILL)
+    while not isinstance(again := reports.get(timeout=LIMIT), Answer):
+        assert isinstance(again, FeaturesDone)  # nothing has failed for good
+    assert (again.version, again.labels) == (2, 39)  # it was asked the last question
+    worker.close()
+
+
+def test_a_process_that_dies_each_time_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dualstudent.teach.worker._STARTS", 2)
+    paths = sorted(write_images(tmp_path / "digits", 20).iterdir())
+    reports: queue.Queue[Report] = queue.Queue()
+    worker = Worker(Task(tuple(range(20)), tuple(paths)), reports.put)
+    # No question, but what the process cannot use: it dies of it as of a fault of its own.
+    worker.ask("no question")  # type: ignore[arg-type]
+    while not isinstance(report := reports.get(timeout=LIMIT), Failed):
+        assert isinstance(report, FeaturesDone)
+    assert "2 times (exit code 1)" in report.reason
     worker.close()
 
 
@@ -63,9 +82,7 @@ def test_a_process_that_reads_nothing_keeps_nobody_waiting(tmp_path: Path) -> No
     paths = sorted(write_images(tmp_path / "digits", 20).iterdir())
     reports: queue.Queue[Report] = queue.Queue()
     worker = Worker(Task(tuple(range(20)), tuple(paths)), reports.put)
-    process = worker._process.pid
-    assert process is not None
-    os.kill(process, signal.SIGSTOP)
+    os.kill(find_process(worker), signal.SIGSTOP)
     many = frozenset(range(100_000))  # more than a pipe holds
 
     def ask() -> None:

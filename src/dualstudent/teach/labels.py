@@ -67,9 +67,9 @@ class Labels:
         if not row.path and row.event == UNDONE:
             self._reverts.pop(row.action, None)
             return
-        revert = self._apply_to_image(row) if row.path else self._apply_to_classes(row)
-        if row.action and revert is not None:
-            self._reverts.setdefault(row.action, []).insert(0, revert)
+        reverts = self._apply_to_image(row) if row.path else self._apply_to_classes(row)
+        if row.action and reverts:
+            self._reverts.setdefault(row.action, []).extend(reverts)
 
     @property
     def can_revert(self) -> bool:
@@ -81,44 +81,53 @@ class Labels:
         if not self._reverts:
             return None
         action = next(reversed(self._reverts))
-        # Classes first: a label of a name that is no class would become a new one.
-        rows = sorted(self._reverts[action], key=lambda row: bool(row.path))
-        return action, [self._revert_now(row) if row.path else row for row in rows]
+        rows = self._reverts[action][::-1]
+        # Classes first: a label of a name that is no class would become a new one. And none goes
+        # that other images have, which may have come with it since.
+        reverted = {row.path for row in rows}
+        used = {entry.label for entry in self.entries if entry.path not in reverted}
+        classes = [
+            row for row in rows if not row.path and (row.event != REMOVED or row.label not in used)
+        ]
+        return action, [*classes, *(self._revert_now(row) for row in rows if row.path)]
 
-    def _apply_to_image(self, row: Row) -> Row | None:
+    def _apply_to_image(self, row: Row) -> list[Row]:
+        """Apply a row about an image; returns the rows that revert it."""
+        added = list[Row]()
         if row.label and row.label not in self.classes:
             self.classes.append(row.label)
+            added.append(Row("", row.label, event=REMOVED))
         number = self._numbers.setdefault(row.path, len(self.entries))
         if number == len(self.entries):
             in_sample = row.note == SAMPLE
             self.entries.append(Entry(row.path, row.label, row.part, row.event, in_sample))
-            return None
+            return []
         before, is_gone = self.entries[number], row.event == GONE
         event = (row.note or before.event) if is_gone else row.event
         self.entries[number] = replace(
             before, label=row.label, part=row.part, event=event, is_gone=is_gone
         )
-        return Row(before.path, before.label, event=before.event)
+        return [*added, Row(before.path, before.label, event=before.event)]
 
     def _revert_now(self, row: Row) -> Row:
         entry = self.entries[self._numbers[row.path]]
         return entry.change(row.label, UNDONE if row.event == LISTED else row.event)
 
-    def _apply_to_classes(self, row: Row) -> Row | None:
+    def _apply_to_classes(self, row: Row) -> list[Row]:
         name = row.label
         if row.event == ADDED and name not in self.classes:
             place = int(row.note) if row.note.isdecimal() else len(self.classes)
             self.classes.insert(place, name)
-            return Row("", name, event=REMOVED)
+            return [Row("", name, event=REMOVED)]
         if row.event == REMOVED and name in self.classes:
-            return self._take_out(name)
+            return [self._take_out(name)]
         if row.event == RENAMED and row.note in self.classes:
             place = self.classes.index(row.note)
             if name in self.classes:  # both become one
-                return self._take_out(row.note)
+                return [self._take_out(row.note)]
             self.classes[place] = name
-            return Row("", row.note, event=RENAMED, note=name)
-        return None
+            return [Row("", row.note, event=RENAMED, note=name)]
+        return []
 
     def _take_out(self, name: str) -> Row:
         """Take out a class; returns the row that puts it back where it was."""

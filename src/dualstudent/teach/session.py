@@ -33,6 +33,7 @@ from dualstudent.teach.labels import (
 
 SET_ASIDE = (SKIPPED, NOT_SURE, NONE_OF_THESE)
 _SAMPLED, _SHARE = 400, 4  # the sample has at most so many images, and every fourth
+_FEWEST = 20  # images of the sample, as less says little; of a small folder, half
 _LONGEST_NAME = 200
 
 
@@ -58,6 +59,8 @@ class Session:
     ) -> None:
         self.collection, self.folder = collection, folder.absolute()
         self._who, self._seed = who or _find_user(), seed
+        if self.folder == collection.source:
+            raise UserError(f"{folder}: holds the images; choose another --out")
         self.folder.mkdir(parents=True, exist_ok=True)
         self._lock, self._change = _lock(self.folder), threading.RLock()
         self.journal = Journal(self.folder / "labels.csv")
@@ -180,7 +183,11 @@ class Session:
 
     def _update_listing(self) -> None:
         """Note which images are new, gone, or back, and draw the sample among the new ones."""
-        images = {self.name_path(image.path): image for image in self.collection.images}
+        images = {
+            self.name_path(image.path): image
+            for image in self.collection.images
+            if not self._is_own(image.path)
+        }
         known, rows = self.labels.entries, list[Row]()
         for entry in known:
             if entry.path not in images and not entry.is_gone:
@@ -196,9 +203,15 @@ class Session:
         if rows:
             self._write(rows)
 
+    def _is_own(self, path: Path) -> bool:
+        """Whether a file is one of the session, such as a copy in the folder of a class."""
+        is_below = self.folder.is_relative_to(self.collection.source)
+        return is_below and path.is_relative_to(self.folder)
+
     def _draw_sample(self, new: dict[str, Image], drawn: int) -> set[str]:
         open_ = [path for path, image in new.items() if not image.label and image.part == "train"]
-        share = min(_SAMPLED / len(open_), 1 / _SHARE) if open_ else 0.0
+        many = max(1, len(open_))
+        share = min(_SAMPLED / many, max(1 / _SHARE, min(_FEWEST / many, 1 / 2)))
         if drawn:  # the same share of those that came later
             others = sum(1 for entry in self.labels.entries if entry.part == "train")
             share = drawn / others

@@ -40,6 +40,7 @@ def describe_room(room: Classroom) -> dict[str, Any]:
             "trouble": room.trouble,
             "learning": room.is_learning,
             "model": _describe_model(room),
+            "sample": sum(entry.in_sample for entry in entries),
             "left_out": sum(entry.in_sample and entry.event in SET_ASIDE for entry in entries),
             "history": [asdict(each) for each in room.history.points],
             "runs": room.training.list_finished(),

@@ -26,6 +26,7 @@ from dualstudent.trunks.trunk import TrunkSettings
 EVERY = 5  # labels, after which the model is trained again
 MOST = 20_000  # images that take part; among these there is enough to choose from
 _PATIENCE = 3  # trainings in a row that may be superseded, however fast somebody labels
+_STARTS = 4  # of the process, before it is said that it dies each time
 _FIRST = 200  # images, from which on the first graph is worth its time
 
 
@@ -72,7 +73,7 @@ Report = FeaturesDone | Answer | Failed
 
 
 class Worker:
-    """The process, seen from the one that serves the page.
+    """The process, seen from the one that serves the page; if it dies, it is started again.
 
     Args:
         task: the images.
@@ -81,47 +82,61 @@ class Worker:
 
     def __init__(self, task: Task, report: Callable[[Report], None]) -> None:
         self._task, self._report, self._ended = task, report, False
-        self._asked: Question | None = None
-        self._has_asked = threading.Condition()
+        self._asked: Question | None = None  # last
+        self._is_new = False  # and has not been sent
+        self._changed = threading.Condition()
         self._start()
-
-    def ask(self, question: Question) -> None:
-        """Ask for an answer; questions before it are superseded. Never waits for the process."""
-        with self._has_asked:
-            self._asked = question
-            self._has_asked.notify()
-
-    def close(self) -> None:
-        """End the process."""
-        self._ended = True
-        self._process.kill()  # features are kept piece by piece, so nothing is lost
-        self._process.join()
-
-    def _start(self) -> None:
-        context = multiprocessing.get_context("spawn")  # fork breaks torch's threads
-        self._pipe, theirs = context.Pipe()
-        with main_module_left_out():
-            self._process = context.Process(target=_work, args=(theirs, self._task), daemon=True)
-            self._process.start()
-        theirs.close()
         for loop in (self._send, self._listen):
             threading.Thread(target=loop, daemon=True).start()
 
+    def ask(self, question: Question) -> None:
+        """Ask for an answer; questions before it are superseded. Never waits for the process."""
+        with self._changed:
+            self._asked, self._is_new = question, True
+            self._changed.notify()
+
+    def close(self) -> None:
+        """End the process."""
+        with self._changed:
+            self._ended = True
+            self._process.kill()  # features are kept piece by piece, so nothing is lost
+        self._process.join()
+
+    def _start(self) -> None:
+        """Start the process, unless all has ended; it is asked what was asked last."""
+        context = multiprocessing.get_context("spawn")  # fork breaks torch's threads
+        with self._changed:
+            if self._ended:
+                return
+            self._pipe, theirs = context.Pipe()
+            with main_module_left_out():
+                process = context.Process(target=_work, args=(theirs, self._task), daemon=True)
+                process.start()
+            theirs.close()
+            self._process, self._is_new = process, self._asked is not None
+            self._changed.notify()
+
     def _send(self) -> None:
-        with suppress(OSError):  # it has died, which is reported
-            while True:
-                with self._has_asked:
-                    self._has_asked.wait_for(lambda: self._asked is not None)
-                    question, self._asked = self._asked, None
-                self._pipe.send(question)  # may wait while it learns
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._is_new)
+                pipe, self._is_new = self._pipe, False
+                question = self._asked
+            with suppress(OSError):  # it has died; the next one is asked again
+                pipe.send(question)  # may wait while it learns
 
     def _listen(self) -> None:
-        while (report := self._receive()) is not None:
-            self._report(report)
-        self._process.join()
-        code = self._process.exitcode
-        if code != 0 and not self._ended:  # with 0, it has said why
-            self._report(Failed(f"the process that learns ended (exit code {code}); restart teach"))
+        for start in range(_STARTS):
+            if start:
+                self._start()
+            while (report := self._receive()) is not None:
+                self._report(report)
+            self._process.join()
+            code = self._process.exitcode
+            if code == 0 or self._ended:  # with 0, it has said why
+                return
+        died = f"the process that learns died {_STARTS} times (exit code {code})"
+        self._report(Failed(f"{died}; restart teach"))
 
     def _receive(self) -> Report | None:
         """Wait for the next report; None at the end of the process."""
@@ -130,8 +145,9 @@ class Worker:
             return report
         except (EOFError, OSError):
             return None
-        except Exception as error:  # one that cannot be read; the next one may be
-            return Failed(escape_line(f"what was learned cannot be read: {error}"))
+        except Exception:  # it cannot be read, and nobody knows what was lost: begin anew
+            self._process.kill()
+            return None
 
 
 def _work(pipe: Connection, task: Task) -> None:
@@ -159,7 +175,7 @@ def _work(pipe: Connection, task: Task) -> None:
                     unreadable |= {task.numbers[place]: why for place, why in broken.items()}
                     done = bench.images + len(unreadable)
                     send(FeaturesDone(extractor.name, done, len(task.paths), unreadable))
-            except (UserError, OSError) as error:
+            except Exception as error:  # whatever it is, nobody else would tell the user
                 send(Failed(escape_line(error)))
             bench.finish()
 

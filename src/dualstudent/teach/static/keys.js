@@ -1,6 +1,7 @@
 // Which key gives which class, and which does what.
 const SIGNS = "1234567890qwertyuiopasdfghjklzxcvbnm";
 
+export const KEYS = SIGNS.length; // so many classes have one
 export const keyOf = (place) => SIGNS[place] ?? "";
 export const placeOf = (key) => (key.length === 1 ? SIGNS.indexOf(key.toLowerCase()) : -1);
 

@@ -1,7 +1,6 @@
 // The view in which images are labeled, one at a time or twenty.
 import { picture, post, tab } from "./api.js";
 import { count, find, make } from "./dom.js";
-import { keyOf } from "./keys.js";
 import { complain, listen, relieve, state, update } from "./store.js";
 import { Tiles, think } from "./tiles.js";
 
@@ -194,7 +193,9 @@ export async function undo() {
     update(found);
     const undone = found.undone ?? [], numbers = undone.map((item) => item.number);
     find("saved").textContent = describeUndone(found.undone);
-    queue = [...undone.slice(0, GRID), ...queue.filter((item) => !numbers.includes(item.number))];
+    // Those that have a label again, as after the new name of a class, are not asked for.
+    const wanted = undone.filter((item) => !item.label || queue.some((each) => each.number === item.number));
+    queue = [...wanted.slice(0, GRID), ...queue.filter((item) => !numbers.includes(item.number))];
     show();
   } catch (error) {
     complain(error);
@@ -233,20 +234,6 @@ export function moveZoomed(key) {
   return true;
 }
 
-function showClasses() {
-  const bar = find("classes");
-  const wanted = JSON.stringify(state.classes);
-  if (bar.dataset.shown === wanted) return;
-  bar.dataset.shown = wanted;
-  const focused = [...bar.children].indexOf(document.activeElement); // stays where it was
-  bar.replaceChildren(...state.classes.map(({ name, labels }, place) => make("button", {
-    class: "class", onclick: () => answer(name), title: name,
-    "aria-keyshortcuts": keyOf(place) || null,
-  }, keyOf(place) ? make("kbd", {}, keyOf(place)) : null,
-  make("span", { class: "name" }, name), make("span", { class: "count" }, count(labels)))));
-  bar.children[focused]?.focus();
-}
-
 function showFilter() {
   const filter = find("filter"), value = filter.value;
   const wanted = JSON.stringify([state.classes.map((each) => each.name), state.aside]);
@@ -260,8 +247,4 @@ function showFilter() {
   filter.value = [...filter.options].some((option) => option.value === value) ? value : "";
 }
 
-listen(() => {
-  showClasses();
-  showFilter();
-  find("undo").disabled = !state.can_undo;
-});
+listen(showFilter);

@@ -2,6 +2,7 @@
 import { find } from "./dom.js";
 import { post } from "./api.js";
 import { isTyping, placeOf } from "./keys.js";
+import * as answers from "./answers.js";
 import * as check from "./check.js";
 import * as label from "./label.js";
 import * as panel from "./panel.js";
@@ -19,6 +20,7 @@ function openView(tab) {
   }
   if (tab === tabs[1]) check.open();
   else label.restart();
+  answers.showFor(check.isOpen());
 }
 
 async function undo() {
@@ -49,7 +51,10 @@ const commands = {
   Enter: () => label.zoom(),
   ".": () => label.toggleThinking(),
   ",": () => label.toggleGrid(),
-  "+": () => find("class-name").focus(),
+  "+": () => {
+    if (check.isOpen()) check.choose();
+    find("class-name").focus();
+  },
   "?": () => find("help").showModal(),
 };
 
@@ -95,6 +100,7 @@ find("undo").onclick = undo;
 find("zoom").onclick = label.zoom;
 find("help-open").onclick = commands["?"];
 find("new-class").addEventListener("submit", addClass);
+answers.begin(answer);
 panel.begin();
 label.fill();
 poll(label.refill);

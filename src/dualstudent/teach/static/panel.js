@@ -16,13 +16,15 @@ function showFacts() {
   setText("accuracy-more", estimate
     ? `${count(estimate.correct)} of ${count(estimate.measured)} random images right`
       + (state.left_out ? `; ${count(state.left_out)} without a label left out` : "")
-    : "once 10 random images have a label");
+    : describeMissing(10, "once 10 random images have a label"));
   const trusted = model?.trusted;
   setText("trusted", trusted?.known ? count(trusted.count) : "–");
   setText("trusted-more", trusted?.known
     ? `of ${count(trusted.of)} unlabeled: ${percent(trusted.precision)} right, at least ${percent(trusted.at_least)}`
-    : "once 20 random images show when it is right");
+    : describeMissing(20, "once 20 random images show when it is right"));
 }
+
+const describeMissing = (least, text) => (state.sample < least ? "too few images here to say" : text);
 
 function listNews() {
   const { model, features } = state, news = [];

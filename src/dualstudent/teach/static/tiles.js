@@ -23,9 +23,13 @@ export class Tiles {
     return [...this.element.children];
   }
 
-  get chosen() {
-    const found = this.tiles.filter((tile) => tile.ariaSelected === "true")
+  get selected() {
+    return this.tiles.filter((tile) => tile.ariaSelected === "true")
       .map((tile) => Number(tile.dataset.number));
+  }
+
+  get chosen() {
+    const found = this.selected;
     const current = this.items[this.at]?.number;
     return found.length ? found : current === undefined ? [] : [current];
   }
@@ -61,7 +65,6 @@ export class Tiles {
     tile.lastChild.textContent = note.text || this.items[place].name;
     tile.lastChild.className = `note ${note.kind ?? ""}`;
     tile.classList.toggle("done", Boolean(note.done));
-    tile.ariaSelected = "false";
   }
 
   go(place, focus = true) {
