@@ -1,6 +1,6 @@
 """Which settings adapt best from USPS to MNIST? Chosen without any label of MNIST.
 
-    python benchmarks/choose_adaptation.py      # about 1 minute of one core a trial
+    python benchmarks/choose_adaptation.py      # 1 to 4 minutes of one core a trial
 
 First the two students learn USPS, with narrow or wide views; then they adapt from the same start,
 on every second training image of MNIST. The labels of MNIST are deleted before anything is trained.
@@ -18,7 +18,7 @@ import time
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -38,18 +38,36 @@ FIRST = ("batch.size=256", "batch.labeled=64", "optimizer.learning_rate=0.05", "
 LARGE = ("batch.size=224", "batch.labeled=32", "optimizer.learning_rate=0.05", "ema.decay=0.995")
 HALF = ("batch.size=112", "batch.labeled=16", "optimizer.learning_rate=0.03", "ema.decay=0.995")
 KL = ("method.distance=kl", "method.consistency_weight=0.1", "method.stabilization_weight=1")
+SMALL = ("batch.size=112", "batch.labeled=16", "optimizer.learning_rate=0.03")
 START = (WIDE, *FIRST)
+ONE, TWO = ((WIDE, f"transforms.weak.randaugment={count}") for count in (1, 2))
 
-# name → changes of the recipe for the source, and for the target; None: the source only
-TRIALS: dict[str, tuple[Changes, Changes | None]] = {
-    "source: narrow views": ((NARROW, *FIRST), None),
-    "source: wide views": (START, None),
-    "target: wide views": (START, (WIDE, *LARGE)),
-    "target: wide views, KL": (START, (WIDE, *LARGE, *KL)),
-    "target: narrow views": (START, (NARROW, *LARGE)),
-    "target: wide views, half the batch": (START, (WIDE, *HALF)),
-    "source: wider views, cutout": ((WIDER, "transforms.weak.cutout=0.3"), None),
-    "source: wide views, RandAugment": ((WIDE, "transforms.weak.randaugment=1"), None),
+
+class Trial(NamedTuple):
+    """Changes of the recipe for the source, and for the target, unless it is of the source only."""
+
+    source: Changes
+    target: Changes | None = None
+    source_epochs: int = 1
+
+
+TRIALS = {
+    "source: narrow views": Trial((NARROW, *FIRST)),
+    "source: wide views": Trial(START),
+    "target: wide views": Trial(START, (WIDE, *LARGE)),
+    "target: wide views, KL": Trial(START, (WIDE, *LARGE, *KL)),
+    "target: narrow views": Trial(START, (NARROW, *LARGE)),
+    "target: wide views, half the batch": Trial(START, (WIDE, *HALF)),
+    "source: wider views, cutout": Trial((WIDER, "transforms.weak.cutout=0.3", *SMALL)),
+    "source: wide views, RandAugment": Trial((*ONE, *SMALL)),
+    "source: RandAugment, 64 labels a step": Trial(ONE),
+    "source: the same, 3 epochs": Trial(ONE, source_epochs=3),
+    "source: two operations, 3 epochs": Trial(TWO, source_epochs=3),
+    "target: from there, narrow views": Trial(ONE, (), 3),
+    "target: from there, stronger stabilization": Trial(
+        ONE, ("method.stabilization_weight=30",), 3
+    ),
+    "target: from there, RandAugment": Trial(ONE, ("transforms.weak.randaugment=1",), 3),
 }
 
 
@@ -61,10 +79,10 @@ def main() -> None:
 
 
 def measure(trial: str) -> dict[str, str]:
-    of_source, of_target = TRIALS[trial]
-    trainer, seconds = learn_source(of_source)
-    if of_target is not None:
-        recipe = describe(of_target).model_copy(update={"stages": ()})
+    source, target, epochs = TRIALS[trial]
+    trainer, seconds = learn_source(source, epochs)
+    if target is not None:
+        recipe = describe(target).model_copy(update={"stages": ()})
         trainer, seconds = run(recipe, list(trainer.method.averages.values()))
     data = prepare_unlabeled(trainer.recipe)
     chosen = data.unlabeled[::MEASURED]
@@ -79,10 +97,11 @@ def measure(trial: str) -> dict[str, str]:
 
 
 @cache
-def learn_source(changes: Changes) -> tuple[Trainer, float]:
+def learn_source(changes: Changes, epochs: int) -> tuple[Trainer, float]:
     first = describe(changes).split_stages()[0]
     seen: Any = first.method.model_copy(update={"view": "weak"})
-    return run(first.model_copy(update={"method": seen}))
+    length = first.schedule.model_copy(update={"epochs": epochs})
+    return run(first.model_copy(update={"method": seen, "schedule": length}))
 
 
 def describe(changes: Changes) -> Recipe:

@@ -95,6 +95,13 @@ def test_mlflow_keeps_one_run_with_all_settings(
         assert {each.step: each.value for each in history} == approx(values)
 
 
+def test_nothing_is_made_before_a_run_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    log_to("mlflow")
+    assert not any(tmp_path.iterdir())
+
+
 def read_offline(content: bytes) -> Iterator[bytes]:
     """The records of a file of wandb: LevelDB's log format after 7 bytes."""
     place, parts = 7, b""
@@ -153,10 +160,12 @@ def test_wandb_without_a_login_asks_nothing_and_creates_nothing(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("address", ["no-such-protocol://nowhere", "http://127.0.0.1:9"])
 def test_a_server_that_cannot_be_reached_is_one_line_before_anything_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
 ) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "no-such-protocol://nowhere")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
     code, _, said = command("train", *DIGITS, "--out", tmp_path / "run", "--log", "mlflow")
     assert (code, said.count("\n"), "mlflow failed" in said) == (2, 1, True)
     assert not (tmp_path / "run").exists()

@@ -122,15 +122,18 @@ class MLflowLogger(Logger):
     package = "mlflow"
 
     def connect(self) -> None:
-        from mlflow.tracking import MlflowClient
+        from mlflow.tracking import MlflowClient, get_tracking_uri
 
-        self._client = MlflowClient()
-        self._client.get_experiment_by_name(_PROJECT)
+        # By default, a server that is gone would hold up every epoch for four minutes.
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+        if not get_tracking_uri().startswith(("sqlite:", "file:")):  # which would be made already
+            MlflowClient().get_experiment_by_name(_PROJECT)
 
     def open(self, run: Run, recipe: Recipe) -> None:
         from mlflow.entities import Param
+        from mlflow.tracking import MlflowClient
 
-        name = run.folder.name
+        self._client, name = MlflowClient(), run.folder.name
         found = self._client.get_experiment_by_name(_PROJECT)
         experiment = found.experiment_id if found else self._client.create_experiment(_PROJECT)
         tag = {"dualstudent.run": find_identity(run)}  # a resumed run goes on in the same one

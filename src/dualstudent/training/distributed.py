@@ -37,6 +37,7 @@ from dualstudent.training.meeting import (
 
 _WHO, _ERROR, _ENDS = "who", "error", "ends"
 _SECONDS_TO_ANSWER = 3.0  # after a process was lost, for the others to say that they are there
+_left: list[object] = []  # the group of processes that was left last
 
 
 def build_fabric(
@@ -275,8 +276,15 @@ def reduce_max(fabric: Fabric, numbers: list[int]) -> list[int]:
 
 
 def _disconnect() -> None:
+    """Leave the group of processes, which is kept in memory until the next one is left.
+
+    Torch deadlocks if it frees a group while its threads still release the tensors of the last
+    operation: they wait for the interpreter, which waits for them.
+    """
     if distributed.is_initialized():
+        group = distributed.group.WORLD
         distributed.destroy_process_group()
+        _left[:] = [group]
 
 
 def _wait_for_ends(store: Store, ranks: Sequence[int]) -> list[int]:
