@@ -336,6 +336,7 @@ def test_a_file_opens_the_page_which_asks_again_for_images(tmp_path: Path, open_
         add_class(page, "zero")
         page.keyboard.press("1")
         page.get_by_text("Every image has its answer").wait_for()
+        page.locator("#accuracy-more").get_by_text("too few images").wait_for()
         failures = iter(range(5))
 
         def fail_at_first(route: "Route") -> None:
