@@ -81,6 +81,13 @@ def repeat(loader: DataLoader[Sample]) -> Iterator[list[Tensor]]:
         yield from loader
 
 
+def make_batches() -> Iterator[Batch]:
+    """One pass over the unlabeled images, which come first in every batch."""
+    for pairs in zip(unlabeled, with_label, strict=False):
+        view1, view2, given, indices = (torch.cat(pair) for pair in zip(*pairs, strict=True))
+        yield Batch((view1, view2), given, indices=indices)
+
+
 torch.manual_seed(SEED)
 train, test = load_mnist_5k("train"), load_mnist_5k("test")
 images, test_images = (part.pixels / 127.5 - 1 for part in (train, test))
@@ -88,7 +95,8 @@ chosen = choose_images(train, 50, SEED)
 labels = torch.full_like(train.labels, -1)
 labels[chosen] = train.labels[chosen]
 rest = (labels < 0).nonzero().flatten()
-labeled = DataLoader(TwoViews(images, labels, chosen), LABELED, shuffle=True, drop_last=True)
+few = min(LABELED, len(chosen))  # also with fewer labels than that
+labeled = DataLoader(TwoViews(images, labels, chosen), few, shuffle=True, drop_last=True)
 unlabeled = DataLoader(TwoViews(images, labels, rest), UNLABELED, shuffle=True, drop_last=True)
 
 students = [as_student(ResNet(), features=64, classes=10) for _ in range(2)]
@@ -99,11 +107,7 @@ method.begin(Task(EPOCHS, len(images), 10, tuple(images.shape[1:]), 2.0, unlabel
 step, total = 0, EPOCHS * len(unlabeled)
 with_label = repeat(labeled)
 for epoch in range(EPOCHS):
-    seen = []
-    for without_label in unlabeled:
-        pairs = zip(without_label, next(with_label), strict=True)
-        view1, view2, given, indices = (torch.cat(pair) for pair in pairs)  # unlabeled ones first
-        batch = Batch((view1, view2), given, indices=indices)
+    for batch in make_batches():
         method.before_step()
         terms = method.losses(batch, ramp=rampup(epoch, length=5))
         torch.autograd.backward([loss.total for loss in terms])
@@ -113,8 +117,7 @@ for epoch in range(EPOCHS):
             optimizer.zero_grad()
         method.after_step(step)
         step += 1
-        seen.append(batch)
-    method.after_epoch(epoch, seen)
+    method.after_epoch(epoch, make_batches())  # made only if the method looks at them
 
     method.eval()
     with torch.no_grad():

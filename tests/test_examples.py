@@ -62,7 +62,19 @@ def test_the_loop_of_ones_own_takes_another_method(capsys: pytest.CaptureFixture
     assert [line.split()[5] for line in last] == ["student", "teacher"]
 
 
-@pytest.mark.parametrize("hook", ["method.after_step(step)", "method.after_epoch(epoch, seen)"])
+def test_the_loop_of_ones_own_takes_fewer_labels_than_a_batch_has(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    exec_own_loop(
+        ("choose_images(train, 50, SEED)", "choose_images(train, 20, SEED)"),
+        ("for epoch in range(EPOCHS)", "for epoch in range(1)"),
+    )
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    "hook", ["method.after_step(step)", "method.after_epoch(epoch, make_batches())"]
+)
 def test_the_loop_of_ones_own_without_a_hook_is_stopped(hook: str) -> None:
     temporal = [
         (old, new.replace("MeanTeacher", "TemporalEnsembling")) for old, new in MEAN_TEACHER

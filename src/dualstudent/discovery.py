@@ -115,7 +115,7 @@ def find_plugin(name: str, group: str, context: Any = None) -> Any:
             raise ForeignCode(f"{name}: is no part of dualstudent, and was not imported")
         return import_object(name)
     for found in entry_points(group=group, name=name):
-        return import_object(found.value)
+        return import_object(f"{found.module}:{found.attr}")
     return None
 
 

@@ -65,7 +65,7 @@ def run_grid(
         >>> recipes = {f"seed-{seed}": load_recipe("demo", [f"seed={seed}"]) for seed in range(3)}
         >>> runs = run_grid(recipes, Path("runs/seeds"))  # doctest: +SKIP
         >>> runs["seed-0"].read_result()["error"]  # doctest: +SKIP
-        15.05
+        2.7
     """
     _check_started_once()
     progress = progress or Callback()

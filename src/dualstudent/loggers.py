@@ -95,6 +95,9 @@ class TensorBoardLogger(Logger):
 
     package = "tensorboard"
 
+    def connect(self) -> None:
+        import torch.utils.tensorboard  # noqa: F401  # an installation may be broken
+
     def open(self, run: Run, recipe: Recipe) -> None:
         self._folder, self._recipe = run.folder / "tensorboard", recipe
 
@@ -218,7 +221,8 @@ def log_to(name: str) -> Logger:
             f"there is no logger {name!r}{suggest(name, LOGGERS)}; use one of {', '.join(LOGGERS)}"
         )
     kind = LOGGERS[name]
-    if find_spec(kind.package) is None:
+    found = find_spec(kind.package)
+    if found is None or found.origin is None:  # a folder of that name here is not the package
         raise UserError(
             f"logging to {name} needs a package that is not installed; "
             f"pip install 'dualstudent[{name}]'"

@@ -16,7 +16,7 @@ from dualstudent.recipes.reading import from_json
 from dualstudent.recipes.schema import Recipe
 from dualstudent.report.page import write_report
 from dualstudent.sealed import hash_file
-from dualstudent.training.callbacks import Callback
+from dualstudent.training.callbacks import Callback, list_callbacks
 from dualstudent.training.distributed import Team, join_team
 from dualstudent.training.model import load_trained
 from dualstudent.training.recorder import Recorder
@@ -56,9 +56,9 @@ def train(
         >>> from dualstudent import load_recipe
         >>> run = train(load_recipe("demo"), "runs/demo")  # doctest: +SKIP
         >>> run.read_result()["error"]  # doctest: +SKIP
-        15.05
+        2.7
     """
-    folder = Path(folder)
+    folder, callbacks = Path(folder), list_callbacks(callbacks)
     Run.check_free(folder)
     with join_team(recipe, partial(_follow, recipe.model_dump_json(), folder)) as team:
         trainer = Trainer(recipe, data, partial(_agree, team, recipe, None), team=team)
@@ -93,7 +93,7 @@ def resume(
         UserError: if there is no run, or its data have changed.
         Interrupted: after Ctrl-C, SIGTERM, SIGHUP or SIGUSR1.
     """
-    run = Run.open(Path(folder), imports)
+    run, callbacks = Run.open(Path(folder), imports), list_callbacks(callbacks)
     if run.result.is_file():
         _draw_page(run, lambda: load_trained(run.used, data))
         return run

@@ -125,3 +125,8 @@ def test_names_may_be_unknown_in_all_ways(unknown: object, kind: Callable[..., A
     for train, test in SemiSupervisedKFold(n_splits=3).split(x, y):
         assert train[:2].tolist() == [5, 6]
         assert len(test) == 2
+
+
+def test_a_metric_is_not_a_scorer() -> None:
+    with pytest.raises(UserError, match=r"f1_score.*make_scorer"):
+        skip_unknown(f1_score)

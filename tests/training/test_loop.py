@@ -1,11 +1,12 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from dualstudent import Run, UserError, train
+from dualstudent import Callback, Run, UserError, train
 from dualstudent.runs import train_or_resume
 from dualstudent.training.model import evaluate_run
 from dualstudent.training.trainer import LossNotFinite, Trainer
@@ -170,3 +171,10 @@ def test_only_every_second_epoch_and_the_last_are_tested(tmp_path: Path) -> None
         assert ("distances" in sparse) == ("tracked" in sparse) == tested
     assert some.read_result()["error"] == every.read_result()["error"]
     assert [len(p) for p in some.read_metrics()[-1]["tracked"].values()] == [4, 4]
+
+
+@pytest.mark.parametrize("wrong", ["tensorboard", Callback, [print]])
+def test_what_is_no_callback_is_refused_before_anything_is_made(wrong: Any, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="callbacks: needs objects"):
+        train(small_recipe(), tmp_path / "run", wrong)
+    assert not (tmp_path / "run").exists()

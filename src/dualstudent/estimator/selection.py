@@ -5,6 +5,7 @@ takes samples without a label out of the training, where they would be of use.
 """
 
 from collections.abc import Iterator
+from inspect import isfunction
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,11 @@ class skip_unknown:  # noqa: N801  used like the functions of sklearn.metrics
     """
 
     def __init__(self, scoring: Any = "accuracy") -> None:
+        if isfunction(scoring) and scoring.__module__.startswith("sklearn.metrics."):
+            raise UserError(
+                f"skip_unknown({scoring.__name__}): is a metric; use the name of a scorer, such "
+                "as 'accuracy', or make_scorer(…)"
+            )
         self.scoring = scoring
         self._score = get_scorer(scoring)
 

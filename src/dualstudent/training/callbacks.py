@@ -1,6 +1,9 @@
 """Callbacks of a training."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+from dualstudent.errors import UserError
 
 if TYPE_CHECKING:
     from dualstudent.recipes.schema import Recipe
@@ -30,3 +33,22 @@ class Callback:
 
     def on_end(self, error: BaseException | None) -> None:
         """Called last, also if the training was stopped or failed, then with the reason."""
+
+
+def list_callbacks(given: Callback | Sequence[Callback]) -> list[Callback]:
+    """Make a list of one or several callbacks.
+
+    Raises:
+        UserError: if something else is among them.
+
+    Example:
+        >>> len(list_callbacks(Callback()))
+        1
+    """
+    listed = list(given) if isinstance(given, Sequence) else [given]
+    if others := [each for each in listed if not isinstance(each, Callback)]:
+        raise UserError(
+            "callbacks: needs objects, such as ProgressBar() or log_to('tensorboard'), not "
+            f"{others[0]!r}"
+        )
+    return listed

@@ -17,7 +17,7 @@ from dualstudent.atomic import name_file
 from dualstudent.errors import UserError
 from dualstudent.sealed import hash_file
 from dualstudent.signals import Interrupted, StopRequest
-from dualstudent.training.callbacks import Callback
+from dualstudent.training.callbacks import Callback, list_callbacks
 from dualstudent.training.checkpoint import (
     Checkpoint,
     read_checkpoint,
@@ -49,8 +49,7 @@ class Recorder:
     ) -> None:
         self._trainer, self._run = trainer, run
         self._leads = trainer.team.leads
-        given = [callbacks] if isinstance(callbacks, Callback) else list(callbacks)
-        self._callbacks = given if self._leads else []
+        self._callbacks = list_callbacks(callbacks) if self._leads else []
         self._metrics_size = 0
         self._last_checkpoint = time.monotonic()
         self._last_is_damaged = False
