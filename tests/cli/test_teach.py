@@ -64,6 +64,11 @@ mv page.partial page
 """
 
 
+def listen_to_hangups() -> None:
+    """Whatever the tests were started with: under nohup, SIGHUP is ignored, and stays so."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize(
     ("number", "has_browser", "host", "shown"),
     [
@@ -92,6 +97,7 @@ def test_it_serves_until_it_is_stopped_and_keeps_the_labels(
         env=environment,
         cwd=tmp_path,
         text=True,
+        preexec_fn=listen_to_hangups,  # noqa: PLW1509  # no other thread runs here
     ) as process:
         assert process.stdout is not None
         address = None
