@@ -1,10 +1,15 @@
 """Where the time goes, as ratios: one table, and ``results/bench/ratios.csv``.
 
-    make bench        # or: python -m tests.bench [--seconds 20] [--only TEXT]
+    make bench        # or: python -m tests.bench [--seconds 15] [--only TEXT]
 
 The two things that a row compares take turns in one process, so that both see the same machine;
-the figure is the median over the ratios of neighbors, with the middle half of them. Run it while
-nothing else runs; one thread, unless a row says otherwise.
+the figure is the median over the ratios of neighbors, with the middle half of them. One thread,
+whose CPU time counts; by the clock where a row waits for files or other processes. Run it while
+nothing else runs.
+
+A step is all that ``Trainer.advance`` does. The bare passes are the forward passes of the same
+networks on the same rows, the backward pass from the sum of their logits, and the steps of plain
+optimizers: no data, views, losses, teacher, random numbers, records or checks.
 """
 
 import argparse
@@ -52,8 +57,8 @@ METHODS = {
 }
 NETWORKS = {
     "digits CNN, batch 256": (DIGITS, 1.05),
-    "13-layer CNN on digits, batch 32": (
-        ["network.name=cnn13", "batch.size=32", "batch.labeled=8"],
+    "13-layer CNN on digits, batch 16": (
+        ["network.name=cnn13", "batch.size=16", "batch.labeled=4"],
         1.02,
     ),
     "whitened CNN, batch 64": (
@@ -73,33 +78,36 @@ class Row:
     ratios: Callable[[float], list[float]]
 
 
-def take_turns(one: Callable[[], object], other: Callable[[], object], limit: float) -> list[float]:
+def take_turns(
+    one: Callable[[], object],
+    other: Callable[[], object],
+    limit: float,
+    clock: Callable[[], float] = time.process_time,
+) -> list[float]:
     """Ratios of the times of ``one`` and ``other``, which take turns for ``limit`` seconds."""
     for warm_up in (one, other, one, other):
         warm_up()
     ratios: list[float] = []
     end = time.perf_counter() + limit
     while len(ratios) < 5 or (time.perf_counter() < end and len(ratios) < 200):
-        ratios.append(measure(one) / measure(other))
+        ratios.append(measure(one, clock) / measure(other, clock))
     return ratios
 
 
-def measure(work: Callable[[], object]) -> float:
-    started = time.perf_counter()
+def measure(work: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
+    started = clock()
     work()
-    return time.perf_counter() - started
+    return clock() - started
 
 
 class Steps:
     """Steps of a recipe, one after the other, and the bare network passes of one of them."""
 
     def __init__(self, recipe: Recipe) -> None:
-        self.trainer, self._step = Trainer(recipe), 0
-        self.trainer.method.train()
+        self.trainer = Trainer(recipe)
 
     def take(self) -> None:
-        self._step += 1
-        self.trainer.take_step(self._step)
+        self.trainer.advance()
 
     def keep_batch(self) -> None:
         """From now on, use one batch that lies ready: the cost of its views is apart."""
@@ -211,6 +219,7 @@ def compare_sizes(limit: float) -> list[float]:
             lambda: (many.batch(next(numbers)), bare()),
             lambda: (few.batch(next(numbers)), bare()),
             limit,
+            time.perf_counter,
         )
 
 
@@ -294,14 +303,26 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     rows = [row for row in list_rows() if arguments.only in row.name]
+    known = read_known() if arguments.only else {}
     OUT.parent.mkdir(parents=True, exist_ok=True)
+    print(f"{'':<70}{'goal':>14}{'ratio':>9}  middle half", flush=True)
+    for row in rows:
+        found = known[row.name] = describe(row, arguments.seconds)
+        write(known)
+        spread = f"  {found['from']} to {found['to']}"
+        print(f"{row.name:<70}{row.goal:>14}{found['ratio']:>9}{spread}", flush=True)
+
+
+def read_known() -> dict[str, dict[str, Any]]:
+    """Read the rows of an earlier run, of which ``--only`` replaces some."""
+    if not OUT.is_file():
+        return {}
+    with OUT.open(newline="", encoding="utf-8") as file:
+        return {row["row"]: row for row in csv.DictReader(file)}
+
+
+def write(rows: dict[str, dict[str, Any]]) -> None:
     with OUT.open("w", newline="", encoding="utf-8") as file:
-        fields = ["row", "goal", "ratio", "from", "to", "rounds"]
-        writer = csv.DictWriter(file, fields, restval="", lineterminator="\n")
+        writer = csv.DictWriter(file, list(next(iter(rows.values()))), lineterminator="\n")
         writer.writeheader()
-        print(f"{'':<70}{'goal':>14}{'ratio':>9}  middle half", flush=True)
-        for row in rows:
-            found = describe(row, arguments.seconds)
-            writer.writerow(found)
-            spread = f"  {found['from']} to {found['to']}" if "from" in found else ""
-            print(f"{row.name:<70}{row.goal:>14}{found['ratio']:>9}{spread}", flush=True)
+        writer.writerows(rows[row.name] for row in list_rows() if row.name in rows)

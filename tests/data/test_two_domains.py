@@ -40,7 +40,8 @@ def test_arrays() -> None:
     data = prepare_arrays(POINTS, LABELS, sample_domain=DOMAINS)
     assert data.labeled.tolist() == [0, 1, 2, 3, 5]
     assert data.unlabeled.tolist() == [4, 5, 6, 7]  # without a label, or of the target
-    assert data.domains.tolist() == [0, 0, 0, 0, 0, 1, 1, 1]
+    assert data.is_target is not None
+    assert data.is_target.tolist() == [False] * 5 + [True] * 3
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,7 @@ def encode_labels(y: LabelsLike) -> tuple[NDArray[Any], Tensor]:
         raise UserError(f"y mixes labels that cannot be ordered ({error}); use one kind") from error
     if len(classes) < 2:
         raise UserError(
-            f"y holds labels of one class only, {classes[0]!r}; a classifier needs two or more "
+            f"y holds labels of one class only, {classes[0]}; a classifier needs two or more "
             "(-1 means that a label is unknown)"
         )
     encoded = torch.full((len(labels),), -1)

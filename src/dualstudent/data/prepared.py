@@ -11,6 +11,7 @@ from torch import Tensor
 
 from dualstudent.data.broken import Tally
 from dualstudent.data.datasets import Labels
+from dualstudent.data.packed import get_packed, pack_fields
 from dualstudent.data.samples import Samples, hash_tensor
 from dualstudent.settings import Settings
 
@@ -24,9 +25,13 @@ class Origin(NamedTuple):
     normalization: Settings
 
 
-@dataclass(frozen=True)
+@pack_fields("labels", "labeled", "unlabeled")
+@dataclass(frozen=True, eq=False)
 class PreparedData:
     """The data of a run. It does not contain the hidden labels of unlabeled samples.
+
+    Labels and indices take a byte or two of an image; reading one of these attributes makes a new
+    tensor. To change them, change a copy and use :func:`dataclasses.replace`.
 
     Attributes:
         classes: the names of the C classes.
@@ -60,13 +65,6 @@ class PreparedData:
     origin: Origin | None = None
     trunk: Settings | None = None
 
-    @property
-    def domains(self) -> Tensor:
-        """(N,) int64, the domain of each training sample: 0 for the source, 1 for the target."""
-        if self.is_target is None:
-            return self.labels.new_zeros(1).expand(len(self.labels))  # takes no memory
-        return self.is_target.long()
-
     @cached_property
     def _fingerprint(self) -> str:  # cached, because it reads all samples
         digest = hashlib.sha256()
@@ -95,4 +93,5 @@ class PreparedData:
     @property
     def fully_labeled(self) -> bool:
         """Whether all samples are labeled; the unsupervised terms then use the labeled samples."""
-        return torch.equal(self.labeled, self.unlabeled)
+        same_number = len(get_packed(self, "labeled")) == len(get_packed(self, "unlabeled"))
+        return same_number and torch.equal(self.labeled, self.unlabeled)

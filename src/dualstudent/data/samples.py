@@ -180,7 +180,8 @@ class ImageSamples(Samples):
     def _select(self, indices: Tensor) -> Tensor:
         if self._rows is not None:
             indices = self._rows[indices.to(self._rows.device)]
-        return self.pixels[indices.to(self.pixels.device, non_blocking=True)]
+        # Unlike indexing, this copies every image at once.
+        return self.pixels.index_select(0, indices.to(self.pixels.device, non_blocking=True))
 
     def normalize_by(self, normalization: Normalization) -> Self:
         """Return the same images with another normalization."""

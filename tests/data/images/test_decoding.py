@@ -1,6 +1,7 @@
 """Real files of every kind that Pillow can write, and some that it cannot."""
 
 import io
+import logging
 import os
 import pickle
 import struct
@@ -367,4 +368,17 @@ def test_libtiff_prints_no_lines_of_its_own(
     content[50:200] = b"\xff" * 150
     with pytest.raises(UnreadableImage):
         decode(bytes(content))
+    assert capfd.readouterr().err == ""
+
+
+def test_pillow_logs_nothing_to_the_terminal(
+    photo: Pixels, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # those of pytest
+    image = Image.fromarray(photo)
+    content = encoded(image, "TIFF").replace(
+        struct.pack("<HHIH", 277, 3, 1, 3), struct.pack("<HHIH", 277, 3, 1, 56832)
+    )
+    with pytest.raises(UnreadableImage):
+        decode(content)
     assert capfd.readouterr().err == ""

@@ -177,7 +177,7 @@ def test_parquet_without_pyarrow_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     table = saved(folder, b"PAR1 and so on")
-    with pytest.raises(UserError, match=r"pip install 'dualstudent\[parquet\]'"):
+    with pytest.raises(UserError, match=r"the extra 'parquet'"):
         list_table(table)
 
 

@@ -10,6 +10,7 @@ from dualstudent.batch import TWO_VIEWS, WHOLE, Batch, Policy, Shard, Views, mar
 from dualstudent.data.batching.prefetch import Prefetch
 from dualstudent.data.batching.readers import Role, StepReader
 from dualstudent.data.batching.samplers import Sampler
+from dualstudent.data.packed import get_packed
 from dualstudent.data.prepared import PreparedData
 from dualstudent.errors import UserError
 from dualstudent.settings import Settings
@@ -63,11 +64,12 @@ class BatchLoader:
         gather: Callable[[Tensor], Tensor] | None = None,
         mark: bool = False,
     ) -> None:
-        _check_divides(settings, shard)
+        check_divides(settings, shard.world_size)
         self.steps_per_epoch = _count_steps(data, settings)
         roles, teaches = _make_roles(data, settings, seed, views)
         self._mark, self._views = mark, views
-        self._labels, self._domains = data.labels.to(device), data.domains.to(device)
+        self._labels = get_packed(data, "labels").to(device)
+        self._is_target = None if data.is_target is None else data.is_target.to(device)
         unlabeled = torch.tensor(teaches, device=device)
         # Sharded like the indices: the parts of both samplers are multiples of the world size.
         self._unlabeled = unlabeled if gather else shard.select(unlabeled)
@@ -84,7 +86,10 @@ class BatchLoader:
         indices, views = chunk.indices, chunk.views
         if self._gather is not None:
             indices, views = self._gather(indices), [self._gather(view) for view in views]
-        labels, domains = self._labels[indices], self._domains[indices]
+        labels = self._labels[indices]
+        domains = torch.zeros_like(labels)
+        if self._is_target is not None:
+            domains = self._is_target[indices].long()
         if self._mark:
             views = [self._mark_view(number, view, domains) for number, view in enumerate(views)]
         return Batch(tuple(views), labels, self._unlabeled, indices, domains)
@@ -106,10 +111,10 @@ def _make_roles(
     """Return the parts of a batch, and for each of its samples whether it counts as unlabeled."""
     if data.fully_labeled or not views.unlabeled:
         whole = data.fully_labeled
-        sampler = Sampler(data.labeled, settings.size, seed, "labeled", whole)
+        sampler = Sampler(get_packed(data, "labeled"), settings.size, seed, "labeled", whole)
         return [Role(sampler, _join_views(views))], [whole] * settings.size
     rest = settings.size - settings.labeled
-    unlabeled = Sampler(data.unlabeled, rest, seed, "unlabeled", whole_batches=True)
+    unlabeled = Sampler(get_packed(data, "unlabeled"), rest, seed, "unlabeled", True)
     labeled = Sampler(_list_labeled(data), settings.labeled, seed, "labeled")
     roles = [Role(unlabeled, views.unlabeled), Role(labeled, views.labeled)]
     return roles, [True] * rest + [False] * settings.labeled
@@ -142,11 +147,16 @@ def _join_views(views: Views) -> tuple[Policy, ...]:
     return more
 
 
-def _check_divides(settings: BatchSettings, shard: Shard) -> None:
-    if settings.size % shard.world_size or settings.labeled % shard.world_size:
+def check_divides(settings: BatchSettings, processes: int) -> None:
+    """Check that so many processes can share each batch equally.
+
+    Raises:
+        UserError: otherwise.
+    """
+    if settings.size % processes or settings.labeled % processes:
         raise UserError(
-            f"{shard.world_size} processes share each batch, so batch.size = {settings.size} and "
-            f"batch.labeled = {settings.labeled} must be multiples of {shard.world_size}"
+            f"{processes} processes share each batch, so batch.size = {settings.size} and "
+            f"batch.labeled = {settings.labeled} must be multiples of {processes}"
         )
 
 

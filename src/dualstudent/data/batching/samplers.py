@@ -1,10 +1,9 @@
 """Samplers that choose the samples of each step."""
 
-from functools import lru_cache
-
 import torch
 from torch import Tensor
 
+from dualstudent.data.packed import Packed
 from dualstudent.generators import make_generator
 
 
@@ -14,7 +13,7 @@ class Sampler:
     The batch of a step is a function of (seed, name, step), so sampling can resume at any step.
 
     Args:
-        indices: (N,) int64, what to sample from.
+        indices: (N,), what to sample from.
         batch_size: indices per step.
         seed: seed of the run.
         name: distinguishes the samplers of a run.
@@ -29,9 +28,15 @@ class Sampler:
     """
 
     def __init__(
-        self, indices: Tensor, batch_size: int, seed: int, name: str, whole_batches: bool = False
+        self,
+        indices: Tensor | Packed,
+        batch_size: int,
+        seed: int,
+        name: str,
+        whole_batches: bool = False,
     ) -> None:
-        self._indices = indices
+        self._indices = indices if isinstance(indices, Packed) else Packed(indices)
+        self._pass: tuple[int, Tensor] | None = None  # the last one that was drawn
         self.batch_size = batch_size
         self._pass_length = len(indices)
         if whole_batches:
@@ -49,7 +54,7 @@ class Sampler:
         while missing:
             number, offset = divmod(start, self._pass_length)
             end = min(offset + missing, self._pass_length)
-            piece = _shuffle(self._seed, self.name, number, len(self._indices))[offset:end]
+            piece = self._shuffle(number)[offset:end]
             taken.append(piece)
             start, missing = start + len(piece), missing - len(piece)
         return self._indices[torch.cat(taken).long()]
@@ -66,10 +71,13 @@ class Sampler:
         chosen = torch.randint(len(self._indices), (), generator=draw)
         return int(self._indices[chosen])
 
-
-# A batch needs the current pass and at most the next one, for each of two samplers.
-@lru_cache(maxsize=4)
-def _shuffle(seed: int, name: str, number: int, count: int) -> Tensor:
-    # The same numbers as with int64, in half the memory.
-    kind = torch.int32 if count < 2**31 else torch.int64
-    return torch.randperm(count, generator=make_generator(seed, name, number), dtype=kind)
+    def _shuffle(self, number: int) -> Tensor:
+        """Return the places of pass ``number`` in their order; only those of one pass are kept."""
+        if self._pass is None or self._pass[0] != number:
+            self._pass = None  # frees its memory first
+            count = len(self._indices)
+            # The same numbers as with int64, in half the memory.
+            kind = torch.int32 if count < 2**31 else torch.int64
+            generator = make_generator(self._seed, self.name, number)
+            self._pass = number, torch.randperm(count, generator=generator, dtype=kind)
+        return self._pass[1]

@@ -1,6 +1,7 @@
 """Decoding of image files to upright pixels in bytes."""
 
 import ctypes
+import logging
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -33,6 +34,7 @@ _FULL_SCALES = {"I;16": (65535,), "I": (65535,), "F": (1, 255, 65535)}
 # For broken files, libtiff prints lines of its own to stderr; Pillow raises an error as well.
 with suppress(AttributeError, OSError):  # another build of Pillow may hide it
     ctypes.CDLL(_imaging.__file__).TIFFSetErrorHandler(None)
+logging.getLogger("PIL").addHandler(logging.NullHandler())  # else Python prints what it logs
 
 
 class UnreadableImage(UserError):

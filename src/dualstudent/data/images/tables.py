@@ -240,7 +240,7 @@ def _read_parquet(table: Path, columns: Columns) -> Iterator[_Row]:
         from pyarrow import parquet  # noqa: PLC0415
     except ImportError as error:
         raise UserError(
-            f"{table}: reading Parquet needs pyarrow: pip install 'dualstudent[parquet]', or save "
+            f"{table}: reading Parquet needs pyarrow; install the extra 'parquet', or save "
             "the table as CSV"
         ) from error
     try:

@@ -1,12 +1,11 @@
 """SVHN, the street view house numbers, cropped to 32 × 32 (Netzer et al., 2011)."""
 
-import warnings
+import struct
+import zlib
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from scipy.io import loadmat
 
 from dualstudent.data.datasets import Images
 from dualstudent.data.sources.files import (
@@ -16,6 +15,7 @@ from dualstudent.data.sources.files import (
     refuse,
     warn_if_unpublished,
 )
+from dualstudent.data.sources.matlab import read_arrays
 from dualstudent.data.sources.source import Source
 
 _ADDRESS = "http://ufldl.stanford.edu/housenumbers/"
@@ -38,7 +38,6 @@ _FILES = {
 }
 _PUBLISHED = {"train": 73_257, "test": 26_032, "extra": 531_131}
 _SHAPE = (3, 32, 32)
-_MAGIC = b"MATLAB 5.0 MAT-file"
 
 
 def load_svhn(part: str, folder: Path) -> Images:
@@ -85,10 +84,13 @@ def _load(name: str, parts: list[str], folder: Path) -> Images:
 
 def _read(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """Read pixels (N, 3, 32, 32) uint8, a view of MATLAB's order, and digits (N,) int64."""
-    variables = _read_variables(path)
-    if missing := {"X", "y"} - variables.keys():
-        refuse(path, f"holds no variable {min(missing)}")
-    pixels, labels = np.asarray(variables["X"]), np.asarray(variables["y"])
+    with raise_damaged(
+        path, "not a readable MATLAB 5 file", (ValueError, struct.error, zlib.error)
+    ):
+        arrays = read_arrays(path, {"X", "y"})
+    if missing := {"X", "y"} - arrays.keys():
+        refuse(path, f"holds no variable {min(missing)} of numbers")
+    pixels, labels = arrays["X"], arrays["y"]
     if pixels.dtype != np.uint8 or pixels.ndim != 4 or pixels.shape[:3] != (32, 32, 3):
         refuse(
             path,
@@ -96,7 +98,7 @@ def _read(path: Path) -> tuple[np.ndarray, np.ndarray]:
         )
     if pixels.shape[3] == 0:
         refuse(path, "holds no images")
-    if labels.dtype.kind not in "iuf" or labels.shape != (pixels.shape[3], 1):
+    if labels.shape != (pixels.shape[3], 1):
         refuse(
             path,
             f"y is {labels.dtype} of shape {labels.shape}, {pixels.shape[3]} images have "
@@ -108,20 +110,6 @@ def _read(path: Path) -> tuple[np.ndarray, np.ndarray]:
             f"labels {labels.min():g} to {labels.max():g}, SVHN has 1 to 10, and 10 is the digit 0",
         )
     return pixels.transpose(3, 2, 0, 1), labels[:, 0].astype(np.int64) % 10
-
-
-def _read_variables(path: Path) -> dict[str, Any]:
-    with (  # broken files break the reader in many ways
-        raise_damaged(path, "not a readable MATLAB 5 file", broken=Exception),
-        path.open("rb") as stream,
-        warnings.catch_warnings(),
-    ):
-        if stream.read(len(_MAGIC)) != _MAGIC:
-            raise ValueError(f"does not begin with {_MAGIC.decode()!r}")
-        stream.seek(0)
-        warnings.simplefilter("ignore")  # about variables it cannot read: checked by us
-        variables: dict[str, Any] = loadmat(stream, variable_names=("X", "y"))
-    return variables
 
 
 SOURCES = {

@@ -21,7 +21,7 @@ _GRAY = 128
 
 
 def translate_and_flip(pixels: Tensor, shift: Tensor, mirror: Tensor | None) -> Tensor:
-    """Shift images, with reflected borders, then mirror them left to right, in one gather.
+    """Shift images, with reflected borders, then mirror them left to right.
 
     Args:
         pixels: (B, channels, H, W).
@@ -31,16 +31,19 @@ def translate_and_flip(pixels: Tensor, shift: Tensor, mirror: Tensor | None) -> 
     Returns:
         (B, channels, H, W), channels last in memory.
     """
-    count, _, height, width = pixels.shape
+    count, channels, height, width = shape = pixels.shape
     device = pixels.device
     rows = _reflect(torch.arange(height, device=device) + shift[:, :1], height)
     columns = _reflect(torch.arange(width, device=device) + shift[:, 1:], width)
     if mirror is not None:
         columns = torch.where(mirror, columns.flip(1), columns)
-    # Advanced indices around a slice put the channels last: (B, H, W, channels).
-    images = torch.arange(count, device=device)
-    moved = pixels[images[:, None, None], :, rows[:, :, None], columns[:, None, :]]
-    return moved.permute(0, 3, 1, 2)
+    # Whole rows first, which are copied at once, then columns: several times as fast as both in
+    # one step.
+    first = torch.arange(0, count * channels * height, height, device=device)
+    chosen = first.view(count, channels, 1) + rows[:, None]
+    moved = pixels.reshape(-1, width).index_select(0, chosen.flatten()).view(shape)
+    moved = moved.gather(3, columns[:, None, None].expand(shape))
+    return moved.contiguous(memory_format=torch.channels_last)
 
 
 def rotate(pixels: Tensor, largest: float, numbers: Tensor) -> Tensor:
