@@ -1,10 +1,12 @@
 """The batch of a training step, and the views that a method asks for."""
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
+
+from dualstudent.errors import UserError
 
 Policy = Literal["weak", "strong"]
 """Name of a transform; ``recipe.transforms`` defines each."""
@@ -97,6 +99,10 @@ class Batch:
         indices: (B,) int64, positions of the samples in the data set. Default: 0 to B − 1.
         domains: (B,) int64, 0 for the source and 1 for the target domain. Default: all 0.
 
+    Raises:
+        UserError: if anything has another shape, dtype or device. Values are not looked at: a step
+            on a GPU would have to wait for them.
+
     Example:
         >>> images = torch.rand(4, 1, 8, 8)
         >>> batch = Batch((images, images + 0.1), torch.tensor([-1, -1, 3, 7]))
@@ -111,12 +117,37 @@ class Batch:
     domains: Tensor = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
+        self._check_column("labels", torch.int64)
         if self.unlabeled is None:
             self.unlabeled = self.labels < 0
         if self.indices is None:
             self.indices = torch.arange(len(self.labels), device=self.labels.device)
         if self.domains is None:
             self.domains = torch.zeros_like(self.labels)
+        self._check_column("unlabeled", torch.bool)
+        self._check_column("indices", torch.int64)
+        self._check_column("domains", torch.int64)
+        self._check_views()
+
+    def _check_column(self, name: str, dtype: torch.dtype) -> None:
+        column, labels = getattr(self, name), self.labels
+        is_column = isinstance(column, Tensor) and column.dtype == dtype and column.dim() == 1
+        if not is_column or len(column) != len(labels) or column.device != labels.device:
+            what = "a tensor (samples,)" if column is labels else f"{len(labels)} numbers"
+            where = "" if column is labels else f" on {labels.device}, as the labels are"
+            raise UserError(
+                f"Batch: {name} must be {what} of {dtype}{where}, not {describe(column)}"
+            )
+
+    def _check_views(self) -> None:
+        if not isinstance(self.views, tuple | list):
+            raise UserError(f"Batch: views must be a tuple of tensors, not {describe(self.views)}")
+        for number, view in enumerate(self.views, start=1):
+            if not isinstance(view, Tensor) or view.dim() < 2 or view.device != self.labels.device:
+                raise UserError(
+                    f"Batch: view {number} must be a tensor (samples, …) on {self.labels.device}, "
+                    f"as the labels are, not {describe(view)}"
+                )
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -130,6 +161,18 @@ class Batch:
         """Return view ``number`` of the unlabeled samples, in their order in the batch."""
         view = self.views[number]
         return view[self.unlabeled] if len(view) == len(self) else view
+
+
+def describe(found: Any) -> str:
+    """Describe what was given where a tensor of some kind was expected.
+
+    Example:
+        >>> describe(torch.zeros(2, 3)), describe([0, 1])
+        ('a tensor (2, 3) of torch.float32 on cpu', 'a list')
+    """
+    if isinstance(found, Tensor):
+        return f"a tensor {tuple(found.shape)} of {found.dtype} on {found.device}"
+    return f"a {type(found).__name__}"
 
 
 def mark_domains(view: Tensor, domains: Tensor) -> Tensor:

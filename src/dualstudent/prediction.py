@@ -26,8 +26,16 @@ class Prediction(NamedTuple):
     features: Tensor
 
 
-def check_prediction(network: nn.Module, inputs: tuple[Tensor, ...], found: Any) -> None:
+def check_prediction(
+    widths: set[int], network: nn.Module, inputs: tuple[Tensor, ...], found: Any
+) -> None:
     """Check what a network returned; made to be a forward hook of it.
+
+    Args:
+        widths: numbers of classes that networks beside it have returned; its own is added.
+        network: that was called.
+        inputs: of its call.
+        found: what it returned.
 
     Raises:
         UserError: if it is no :class:`Prediction`, or has other shapes.
@@ -50,3 +58,11 @@ def check_prediction(network: nn.Module, inputs: tuple[Tensor, ...], found: Any)
             f"the network {name} returns class logits {shapes[0]} and consistency logits "
             f"{shapes[1]} for {rows} samples; both must be ({rows}, classes)"
         )
+    width = shapes[0][1]
+    if others := widths - {width}:
+        widths.clear()  # the network may be used again, beside others
+        raise UserError(
+            f"the network {name} returns {width} classes, another student {min(others)}; give all "
+            "the same classes"
+        )
+    widths.add(width)

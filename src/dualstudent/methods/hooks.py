@@ -17,6 +17,7 @@ from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 from dualstudent.batch import Batch
 from dualstudent.errors import UserError
+from dualstudent.methods.faults import check_views, compute_losses
 
 if TYPE_CHECKING:
     from dualstudent.methods.method import Method, Task
@@ -31,15 +32,19 @@ class HookWatch:
     """What a method was told, and what its loop did meanwhile.
 
     It reads no tensor, except for the size of batches until an epoch has ended.
+
+    Attributes:
+        task: what the method was told before training; None if it was not.
+        is_inside: whether losses are being computed.
     """
 
     def __init__(self) -> None:
-        self._task: Task | None = None
+        self.task: Task | None = None
         self._has_stepped = False  # an optimizer, since the last losses
         self._steps = 0  # of optimizers, without after_step
         self._rows = 0  # of unlabeled samples, without any after_epoch
         self._ends_epochs = self._has_warned = False
-        self._inside = False
+        self.is_inside = False
 
     @contextmanager
     def expect_hooks(self, method: "Method", batch: Batch) -> Iterator[None]:
@@ -48,23 +53,20 @@ class HookWatch:
         Raises:
             UserError: if a hook that the method overrides was not called.
         """
-        if self._inside:  # a method that asks its base class
-            yield
-            return
         if method.training and torch.is_grad_enabled():  # else somebody only looks
             self._check_begun(method)
             self._check_step(method)
             self._check_epoch(method, batch)
-        self._inside = True
+        self.is_inside = True
         try:
             yield
         finally:
-            self._inside = False
+            self.is_inside = False
 
     def note(self, hook: str, first: Any) -> None:
         """Note that a hook was called, with this argument."""
         if hook == "begin":
-            self._task = first
+            self.task = first
         elif hook == "after_step":
             self._has_stepped, self._steps = False, 0
         elif hook == "after_epoch":
@@ -75,7 +77,7 @@ class HookWatch:
         self._has_stepped = True
 
     def _check_begun(self, method: "Method") -> None:
-        if self._task is None and _overrides(method, "begin"):
+        if self.task is None and _overrides(method, "begin"):
             raise UserError(
                 f"{method.settings.name}: begin() was not called; call method.begin(Task(epochs, "
                 "samples, classes, image_shape, value_range)) once before training"
@@ -100,10 +102,10 @@ class HookWatch:
             _watches.update((id(parameter), self) for parameter in method.students.parameters())
 
     def _check_epoch(self, method: "Method", batch: Batch) -> None:
-        if self._task is None or self._ends_epochs or not _overrides(method, "after_epoch"):
+        if self.task is None or self._ends_epochs or not _overrides(method, "after_epoch"):
             return
         self._rows += int(batch.unlabeled.sum())
-        passes = (self._rows - len(batch)) / (self._task.unlabeled or self._task.samples)
+        passes = (self._rows - len(batch)) / (self.task.unlabeled or self.task.samples)
         if passes <= _USUAL_PASSES or (self._has_warned and passes <= _MOST_PASSES):
             return
         text = (
@@ -154,8 +156,11 @@ def _note_call(hook: str, function: Callable[..., None]) -> Callable[..., None]:
 def _check_before(losses: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(losses)
     def checked(method: "Method", batch: Batch, ramp: float) -> Any:
-        with method.hooks.expect_hooks(method, batch):
+        if method.hooks.is_inside:  # a method that asks its base class
             return losses(method, batch, ramp)
+        check_views(method, batch)
+        with method.hooks.expect_hooks(method, batch):
+            return compute_losses(losses, method, batch, ramp)
 
     return checked
 

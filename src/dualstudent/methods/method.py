@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from typing import ClassVar, Literal
 
@@ -156,8 +157,9 @@ class Method(nn.Module, ABC):
             )
         _check_different_states(students)
         self.students = nn.ModuleList(students)
+        self.widths: set[int] = set()  # of the logits that the students returned
         for student in students:  # copies of it are checked, too
-            student.register_forward_hook(check_prediction)
+            student.register_forward_hook(partial(check_prediction, self.widths))
         self.hooks = HookWatch()
         self.averages = nn.ModuleDict()
 
@@ -175,8 +177,8 @@ class Method(nn.Module, ABC):
             ramp: factor of the unsupervised terms in [0, 1]; grows early in training.
 
         Raises:
-            UserError: if a student returns something else than a prediction, or the training loop
-                did not call a hook that the method needs.
+            UserError: if a student returns something else than a prediction, the training loop did
+                not call a hook that the method needs, or the batch does not suit.
         """
 
     def forward(self, batch: Batch, ramp: float) -> list[dict[str, Tensor]]:

