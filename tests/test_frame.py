@@ -4,7 +4,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from dualstudent import Run, UserError, runs_frame
+from dualstudent import Run, UserError, prepare, runs_frame
+from tests.support.recipes import small_recipe
 
 COLUMNS = ["run", "seed", "method.name", "epoch", "step", "network", "learning_rate", "ramp"]
 
@@ -40,3 +41,29 @@ def test_a_folder_without_runs_is_refused(tmp_path: Path) -> None:
 
 def test_a_single_run_is_a_folder_of_runs(small_run: Run) -> None:
     assert runs_frame(small_run.folder).run.unique().tolist() == ["."]
+
+
+@pytest.mark.parametrize("file", ["run.json", "recipe.toml", "metrics.jsonl", "result.json"])
+def test_a_damaged_run_is_left_out_and_named(small_run: Run, tmp_path: Path, file: str) -> None:
+    for name in ("good", "bad"):
+        shutil.copytree(small_run.folder, tmp_path / name)
+    with (tmp_path / "bad" / file).open("ab") as damaged:
+        damaged.write(b"\x00")
+    with pytest.warns(UserWarning, match=f"left out: .*bad.{file}"):
+        assert runs_frame(tmp_path).run.unique().tolist() == ["good"]
+    with pytest.warns(UserWarning, match="left out"), pytest.raises(UserError, match="no run"):
+        runs_frame(tmp_path / "bad")
+
+
+def test_every_cell_is_one_value(small_run: Run, tmp_path: Path) -> None:
+    shutil.copytree(small_run.folder, tmp_path / "small")
+    begun = small_recipe("transforms.weak.affine=[15, 0.1, 0.1, 0.1]")
+    Run.create(tmp_path / "begun", begun, prepare(begun.data, begun.seed))
+    frame = runs_frame(tmp_path)
+    assert frame["transforms.weak.affine"].unique().tolist() == ["[0.0, 0.0, 0.0, 0.0]"]
+    for record in small_run.read_metrics():
+        rows = frame[frame.epoch == record["epoch"]].set_index("network")
+        for network, figures in record["test"].items():
+            for number, accuracy in enumerate(figures["class_accuracy"]):
+                assert rows.loc[network, f"class_accuracy.{number}"] == accuracy
+    assert not frame.map(lambda cell: isinstance(cell, list | dict)).any(axis=None)

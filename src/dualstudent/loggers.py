@@ -225,7 +225,7 @@ def log_to(name: str) -> Logger:
     if found is None or found.origin is None:  # a folder of that name here is not the package
         raise UserError(
             f"logging to {name} needs a package that is not installed; "
-            f"pip install 'dualstudent[{name}]'"
+            f"install the extra '{name}' of dualstudent"
         )
     logger = kind()
     logger.check()
