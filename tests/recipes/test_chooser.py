@@ -196,6 +196,18 @@ def test_a_cpu_that_has_bfloat16_computes_with_it(
     assert ("device.precision" in reasons) == is_told
 
 
+@pytest.mark.parametrize("fast", [True, False])
+def test_a_trunk_computes_views_in_bfloat16_where_that_is_fast(
+    fast: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chooser, "has_fast_bfloat16", lambda: fast)
+    wanted: Table = {"trunk": {"name": "efficientnet-lite0", "weak_views": 2}}
+    choice = choose_recipe(replace(FACTS, on_features=True), wanted)
+    assert choice.table["trunk"].get("precision") == ("bf16-true" if fast else None)
+    assert choice.table["trunk"]["weak_views"] == 2
+    assert ("trunk.precision" in choice.reasons) == fast
+
+
 @pytest.mark.parametrize("there", ["_is_avx512_bf16_supported", "_is_amx_tile_supported", ""])
 def test_bfloat16_is_asked_of_torch_as_far_as_it_knows(
     there: str, monkeypatch: pytest.MonkeyPatch

@@ -11,7 +11,12 @@ from torch import Tensor
 from dualstudent import PreparedData, Recipe, load_recipe, prepare_arrays
 from dualstudent.signals import Interrupted
 from dualstudent.training.crossvalidation import cross_validate, hide_labels, split_folds, train_by
-from dualstudent.training.on_features import compare_by_folds, find_interval
+from dualstudent.training.on_features import (
+    compare_by_folds,
+    cross_validate_baselines,
+    find_interval,
+)
+from dualstudent.trunks.baselines import predict_baseline
 
 CHANGES = (
     *("network.name=mlp", "network.hidden=[8]", "method.name=pi", "schedule.epochs=8"),
@@ -110,6 +115,29 @@ def test_all_are_compared_on_the_same_labels() -> None:
         assert shown.rows[name].error == pytest.approx(100 * errors.mean())
         assert errors.shape == (5,)
     assert f"have a single labeled image: {data.classes[2]}." in shown.describe()[1]
+
+
+def test_baselines_answer_as_if_hidden_labels_had_never_been_given() -> None:
+    data = make_data([0, 0, 1, 1, 2])
+    found = cross_validate_baselines(data, np.array([1, 0, 0, 1, -1]), seed=0)
+    (vectors,) = data.train.make_views(torch.arange(45), [None])
+    for name, answers in found.items():
+        known = np.array([-1, 0, 1, -1, 2] + [-1] * 40)
+        alone = predict_baseline(name, vectors.numpy(), known, vectors[[0, 3]].numpy(), 3)
+        np.testing.assert_allclose(answers[[0, 3]], alone, atol=1e-6)
+        assert np.isnan(answers[4]).all()
+
+
+def test_baselines_never_see_hidden_images_if_all_have_labels() -> None:
+    data = make_data([0, 1, 2] * 8)
+    data = replace(data, labeled=torch.arange(24), unlabeled=torch.arange(24))
+    folds = np.arange(24) % 2
+    found = cross_validate_baselines(data, folds, seed=0)
+    (vectors,) = data.train.make_views(torch.arange(24), [None])
+    seen, hidden = vectors[::2].numpy(), vectors[1::2].numpy()
+    for name, answers in found.items():
+        alone = predict_baseline(name, seen, data.labels[:24:2].numpy(), hidden, 3)
+        np.testing.assert_allclose(answers[1::2], alone, atol=1e-6)
 
 
 def test_without_two_labels_of_a_class_there_is_nothing_to_hide() -> None:

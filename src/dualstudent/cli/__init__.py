@@ -72,7 +72,7 @@ def _run_app() -> None:
     try:
         sys.exit(app(standalone_mode=False))
     except _WrongUsage as error:
-        text = str(error.format_message()).rstrip(".")
+        text = str(error.format_message()).replace("\n\t", " ").rstrip(".")
         if not text:  # without arguments, typer has shown the help
             sys.exit(2)
         command = error.ctx.command_path if error.ctx else "dualstudent"

@@ -51,7 +51,11 @@ class _Chosen:
 
 
 def choose_recipe(
-    asked: Recipe, changes: Sequence[str], budget: float | None = None, baseline: bool = True
+    asked: Recipe,
+    changes: Sequence[str],
+    budget: float | None = None,
+    baseline: bool = True,
+    started: float | None = None,
 ) -> tuple[Recipe, PreparedData, Recipe | None]:
     """Choose a recipe that suits the images, print the reasons, and prepare the data.
 
@@ -60,11 +64,12 @@ def choose_recipe(
         changes: ``"key=value"`` each; they are kept, and the other settings suit them.
         budget: seconds that the training may take; default: chosen as well.
         baseline: whether to train on the labels alone, too, if that can be compared.
+        started: when the time of the budget began, by ``time.monotonic()``; default: now.
 
     Returns:
         The recipe, the data, and the recipe for the labels alone, if there is to be one.
     """
-    started = time.monotonic()
+    started = time.monotonic() if started is None else started
     chosen = _choose(asked, asked.data.list_images(), changes, baseline, budget)
     if budget is not None:
         features = 0.0 if chosen.recipe.trunk is None else time.monotonic() - started

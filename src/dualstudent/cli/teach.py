@@ -96,7 +96,7 @@ def _check_installed() -> None:
         import uvicorn  # noqa: F401
     except ImportError as error:
         raise UserError(
-            "teach needs starlette and uvicorn: pip install 'dualstudent[teach]'"
+            "teach needs starlette and uvicorn; install the extra 'teach' of dualstudent"
         ) from error
 
 

@@ -70,6 +70,7 @@ def train(
     Or on own images: [bold]dualstudent train --data FOLDER[/bold] checks them, chooses a recipe,
     and says what the unlabeled images gained over training on the labels alone.
     """
+    started = time.monotonic()  # what is imported now takes seconds of a budget
     from dualstudent.cli.own_images import choose_recipe, print_next_steps
     from dualstudent.cli.results import compare_run, print_result
     from dualstudent.loggers import log_to
@@ -93,7 +94,7 @@ def train(
             "processes train the same"
         )
     chosen, prepared, opponent = (
-        choose_recipe(requested, changes, seconds, not no_baseline)
+        choose_recipe(requested, changes, seconds, not no_baseline, started)
         if recipe is None
         else (*_fit_into(seconds, requested), None)
     )

@@ -134,8 +134,9 @@ def make_table(
     """Make the recipe of what was chosen, with the user's settings."""
     name, trained = find_method(wanted), _find_network(network, wanted)
     shape: tuple[int, ...] = (facts.channels, facts.size, facts.size)
+    trunk = _look_up(wanted, "trunk", "name")
     if facts.on_features:
-        shape = (count_features(_look_up(wanted, "trunk", "name")),)
+        shape = (count_features(trunk),)
     chosen = {
         "transforms": views,
         "network": network,
@@ -146,8 +147,9 @@ def make_table(
         "evaluation": {"every": max(1, epochs // _TESTS)},
         "device": _choose_device(facts, trained),
     }
-    if facts.on_features and facts.gpu is None and has_fast_bfloat16():
-        chosen["trunk"] = {"precision": "bf16-true"}
+    if trunk and facts.on_features and facts.gpu is None and has_fast_bfloat16():
+        # With its name, since settings of a trunk without one would be replaced.
+        chosen["trunk"] = {"name": trunk, "precision": "bf16-true"}
     return merge(chosen, wanted)
 
 

@@ -34,11 +34,15 @@ def read_recipe_source(name_or_path: str) -> str:
     path = Path(name_or_path)
     if name_or_path in list_recipe_names():
         return (resources.files("dualstudent.recipes") / f"{name_or_path}.toml").read_text("utf-8")
-    if path.is_dir():
+    try:
+        is_folder, exists = path.is_dir(), path.exists()
+    except OSError:  # a name too long
+        is_folder = exists = False
+    if is_folder:
         raise UserError(f"{path} is a folder, not a recipe; to train on its images: --data {path}")
     if path.suffix.lower() in _TABLES:
         raise UserError(f"{path} is a table, not a recipe; to train on its images: --data {path}")
-    if path.suffix == ".toml" or path.exists():
+    if path.suffix == ".toml" or exists:
         return read_text(path, _MOST_BYTES)
     raise UserError(
         f"there is no recipe {name_or_path!r}{suggest(name_or_path, list_recipe_names())} "

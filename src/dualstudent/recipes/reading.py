@@ -268,7 +268,7 @@ def _apply(table: Table, change: str) -> None:
     except tomllib.TOMLDecodeError:
         value = text.strip()  # a bare word is a string
     except (ValueError, RecursionError) as error:  # an endless number, or deep nesting
-        raise UserError(f"setting {change[:40]!r}…: {error}") from error
+        raise UserError(f"setting {change[:40]!r}…: has too many digits or brackets") from error
     table.update(merge(table, rename_old_keys(_nest(parts, value), "settings")))
 
 

@@ -81,8 +81,8 @@ class Gain:
                 else "So few images cannot tell which model is better"
             )
             sentences.append(
-                f"{why}, so the one that learned from all images is used; for the other one, give "
-                f"the commands {labels_only} as the run."
+                f"{why}, so the one that learned from all images is used; to use the other one, "
+                f"name its folder as the run: {labels_only}."
             )
         return sentences
 

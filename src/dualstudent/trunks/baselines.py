@@ -31,7 +31,12 @@ def choose_training(data: PreparedData, seed: int) -> Tensor:
 
 
 def predict_baseline(
-    name: str, vectors: Vectors, labels: Labels, asked: Vectors, classes: int
+    name: str,
+    vectors: Vectors,
+    labels: Labels,
+    asked: Vectors,
+    classes: int,
+    graph: NeighborGraph | None = None,
 ) -> Probabilities:
     """Learn by a baseline and return its class probabilities. Equal arguments, equal answers.
 
@@ -42,6 +47,7 @@ def predict_baseline(
         labels: (N,) int64, −1 where unknown; of two classes or more.
         asked: (n, d), the features of the images to classify.
         classes: number of classes, C.
+        graph: of ``vectors``, for label propagation; default: it is built.
 
     Returns:
         (n, C); the rows sum to 1.
@@ -55,7 +61,7 @@ def predict_baseline(
     """
     known = labels >= 0
     if name == "label propagation":
-        spread = NeighborGraph(vectors).spread(labels, classes)
+        spread = (graph or NeighborGraph(vectors)).spread(labels, classes)
         return ask_neighbors(vectors, spread, asked, NEIGHBORS)
     if name == "nearest neighbors":
         return ask_neighbors(vectors[known], to_one_hot(labels[known], classes), asked, _VOTERS)

@@ -40,9 +40,12 @@ class TrunkSettings(EfficientNetLiteSettings):
     image_size: int = Field(
         160, ge=32, description="pixels a side that the trunk sees; views are resized to it"
     )
-    weak_views: int = Field(4, ge=1, description="weak views kept of every training image")
+    weak_views: int = Field(4, ge=1, le=1000, description="weak views kept of every training image")
     strong_views: int = Field(
-        4, ge=0, description="strong views kept of every training image, if the method uses any"
+        4,
+        ge=0,
+        le=1000,
+        description="strong views kept of every training image, if the method uses any",
     )
     precision: Precision = Field(
         "32-true",
