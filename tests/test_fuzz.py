@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dualstudent.teach.journal import COLUMNS
 from tests.fuzz.mutation import mutate
 from tests.fuzz.readers import READERS, Reader
 from tests.fuzz.trial import limited_memory, read_once
@@ -17,6 +18,28 @@ from tests.fuzz.trial import limited_memory, read_once
 def test_a_good_file_is_not_refused(reader: Reader, tmp_path: Path) -> None:
     """Else mutated ones would all be refused for the same reason."""
     reader.read(reader.pack(reader.seeds()[0]), tmp_path)
+
+
+HEADER = ",".join(COLUMNS)
+FOUND = (
+    ("--set", "method.name.name=pi"),
+    ("--set", "method={name=[1]}"),
+    ("toml", f'extends = "{"a" * 300}"'),
+    ("teach", "GET /state/?\udcef\n\n"),
+    ("experiment", "rows = " + "9" * 5000),
+    ("experiment", "rows = " + "[" * 5000),
+    ("journal", f"{HEADER}\n,cat,,class added,ada,,{'9' * 5000},\n"),
+    ("journal", f"{HEADER}\n,cat,,class added,ada,,1,{'9' * 30}\n"),
+    ("journal", f"{HEADER}\na.png,,test,listed,,,,sample\n"),
+)
+
+
+@pytest.mark.parametrize(("name", "content"), FOUND, ids=lambda text: ascii(text[-30:]))
+def test_what_once_broke_a_reader_does_not_any_more(
+    name: str, content: str, tmp_path: Path
+) -> None:
+    (reader,) = (each for each in READERS if each.name == name)
+    read_once(reader, content.encode(errors="surrogateescape"), tmp_path)
 
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)

@@ -3,7 +3,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dualstudent.generators import derive_seed, make_generator, preserve_rng, seeded_rng
+from dualstudent.generators import (
+    derive_seed,
+    make_generator,
+    preserve_rng,
+    seed_rng,
+    seeded_rng,
+)
 
 purposes = st.lists(st.integers() | st.text(), max_size=4).map(tuple)
 
@@ -109,3 +115,12 @@ def test_the_generator_of_an_apple_gpu_is_restored_too(monkeypatch: pytest.Monke
     with preserve_rng():
         gpu.manual_seed(1)
     assert torch.equal(gpu.get_state(), before)
+
+
+def test_global_numbers_are_those_of_torch_manual_seed() -> None:
+    with preserve_rng():
+        torch.manual_seed(derive_seed(3, "step", 5))
+        expected = torch.rand(3), torch.randn(3)
+        torch.rand(1)
+        seed_rng(3, "step", 5)
+        assert all(map(torch.equal, (torch.rand(3), torch.randn(3)), expected))

@@ -12,7 +12,13 @@ CALLS = {
     *("eval", "exec", "compile", "__import__", "os.system", "os.popen", "torch.hub.load"),
     *("torch.jit.load", "torch.package.PackageImporter", "scipy.io.readsav", "joblib.load"),
 }
-METHODS = {"extractall", "unpack_archive", "read_pickle", "load_state_dict_from_url"}
+METHODS = {
+    "extractall",
+    "unpack_archive",
+    "loadmat",
+    "read_pickle",
+    "load_state_dict_from_url",
+}
 KEYWORDS = {"shell", "allow_pickle"}
 
 
@@ -59,6 +65,7 @@ def test_the_package_has_no_unsafe_call() -> None:
         "subprocess.run(command, shell=True)",
         "np.load(path, allow_pickle=flag)",
         "tarfile.open(path).extractall()",
+        "loadmat(path)",
         "torch.load(path)",
         "torch.load(path, weights_only=False)",
         "os.system('ls')",

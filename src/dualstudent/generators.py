@@ -38,6 +38,20 @@ def make_generator(*purpose: int | str, device: torch.device | str = "cpu") -> t
     return torch.Generator(device).manual_seed(derive_seed(*purpose))
 
 
+def seed_rng(*purpose: int | str) -> None:
+    """Seed the global generators, also those of GPUs, by ``purpose``.
+
+    Example:
+        >>> seed_rng(0, "step", 7)
+        >>> torch.initial_seed() == derive_seed(0, "step", 7)
+        True
+    """
+    # Without a GPU, torch.manual_seed notes its stack for the case that one comes, which takes as
+    # long as a small step.
+    seed_all = torch.accelerator.is_available()
+    (torch if seed_all else torch.default_generator).manual_seed(derive_seed(*purpose))
+
+
 @contextmanager
 def preserve_rng() -> Iterator[None]:
     """Restore the state of all global generators, also those of GPUs, after the block."""
@@ -58,5 +72,5 @@ def seeded_rng(*purpose: int | str) -> Iterator[None]:
     For code that takes no generator, such as the initialization of layers.
     """
     with preserve_rng():
-        torch.manual_seed(derive_seed(*purpose))
+        seed_rng(*purpose)
         yield

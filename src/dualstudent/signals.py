@@ -51,9 +51,16 @@ class StopRequest:
         value: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
-        self._previous.clear()
+        if not self._previous:
+            return
+        # What comes meanwhile is delivered afterwards, to the handlers that were there before.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+        try:
+            for number, handler in list(self._previous.items()):  # one may have come before
+                signal.signal(number, handler)
+            self._previous.clear()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     def _note_signal(self, number: int, frame: FrameType | None) -> None:
         self.received = self.received or number

@@ -238,7 +238,7 @@ def test_onnx_without_its_packages_says_what_to_install(
     package: str, small_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(UserError, match=r"pip install 'dualstudent\[export\]'"):
+    with pytest.raises(UserError, match=r"the extra 'export'"):
         export_run(small_run, "onnx", tmp_path / "model.onnx")
 
 
@@ -268,4 +268,14 @@ def test_a_network_larger_than_its_weights_is_not_even_built(
     write_tensors(path, tensors, card | {"network": card["network"] | {"width": 256}})
     monkeypatch.setattr("dualstudent.export.formats.DeployedModel", None)
     with pytest.raises(UserError, match="export it again"):
+        load_exported(path)
+
+
+def test_weights_that_are_no_numbers_are_refused(small_run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "m.safetensors"
+    export_run(small_run, "safetensors", path)
+    tensors, card = read_tensors(path)
+    name = next(iter(tensors))
+    write_tensors(path, tensors | {name: tensors[name] * torch.nan}, card)
+    with pytest.raises(UserError, match=rf"m\.safetensors: {name} .* not finite"):
         load_exported(path)

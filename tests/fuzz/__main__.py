@@ -1,7 +1,8 @@
 """``python -m tests.fuzz``: mutated files for every reader, guided by the lines that they reach.
 
 An input that reaches a new line of the reader becomes a seed of others. Inputs that break a
-reader are kept in a folder beside the table.
+reader are kept in a folder beside the table. Readers that are in the table already, with nothing
+that broke them, are not read again, so that a run that was interrupted goes on.
 """
 
 import argparse
@@ -19,8 +20,9 @@ from typing import Any
 
 from tests.fuzz.mutation import mutate
 from tests.fuzz.readers import READERS, Reader
-from tests.fuzz.trial import WatchedWrites, limited_memory, read_once
+from tests.fuzz.trial import WatchedDeeds, limited_memory, read_once
 
+ALL_TRACED, TRACED = 5_000, 10  # the first inputs are traced, and one in so many of the others
 COLUMNS = ("reader", "inputs", "seeds found", "lines reached", "lines", "slowest s", "broke it")
 
 
@@ -28,30 +30,38 @@ def main() -> int:
     """Return 1 if an input broke a reader."""
     parser = argparse.ArgumentParser(description="Give mutated files to every reader.")
     parser.add_argument("table", type=Path, help="CSV file to write")
-    parser.add_argument("--inputs", type=int, default=100_000, help="of each reader")
+    parser.add_argument("--inputs", type=int, default=86_000, help="of each fast reader")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="of each reader")
     parser.add_argument("--only", default="", help="one reader")
     parser.add_argument("--corpus", type=Path, help="folder of inputs that atheris has found")
     options = parser.parse_args()
-    broken = 0
+    broken, done = 0, read_done(options.table)
     options.table.parent.mkdir(parents=True, exist_ok=True)
     with options.table.open("w", newline="") as file, tempfile.TemporaryDirectory() as folder:
         rows = csv.writer(file, lineterminator="\n")
-        rows.writerow(COLUMNS)
-        writes = WatchedWrites(Path(folder))
+        rows.writerows([COLUMNS, *done.values()])
+        file.flush()
+        deeds = WatchedDeeds(Path(folder))
         for reader in READERS:
-            if options.only in ("", reader.name):
+            if options.only in ("", reader.name) and reader.name not in done:
                 place = Path(folder) / reader.name
                 place.mkdir()
                 seeds = [*reader.seeds(), *read_corpus(options.corpus, reader)]
-                row = fuzz(
-                    reader, seeds, options.inputs, options.seconds, place, options.table, writes
-                )
+                inputs = round(options.inputs * reader.share)
+                row = fuzz(reader, seeds, inputs, options.seconds, place, options.table, deeds)
                 broken += row[-1]
                 rows.writerow(row)
                 file.flush()
                 print(*(f"{k}: {v}," for k, v in zip(COLUMNS, row, strict=True)), flush=True)
     return int(broken > 0)
+
+
+def read_done(table: Path) -> dict[str, list[str]]:
+    """The rows of readers that nothing broke."""
+    if not table.is_file():
+        return {}
+    with table.open(newline="") as file:
+        return {row[0]: row for row in csv.reader(file) if row[-1] == "0"}
 
 
 def read_corpus(corpus: Path | None, reader: Reader) -> list[bytes]:
@@ -68,7 +78,7 @@ def fuzz(
     seconds: float,
     folder: Path,
     table: Path,
-    writes: WatchedWrites,
+    deeds: WatchedDeeds,
 ) -> tuple[str, int, int, int, int, str, int]:
     """Return the line of the table."""
     draw, lines = random.Random(reader.name), LineTrace(reader.modules)
@@ -81,16 +91,17 @@ def fuzz(
             inside = seeds[tried] if tried < good else mutate(seeds, draw)
             packed = reader.pack(inside)
             content = packed if draw.random() < 0.8 else mutate([packed], draw)
-            known = len(lines.reached)
+            known, work = len(lines.reached), partial(read_once, reader, content, folder)
+            is_traced = tried < ALL_TRACED or tried % TRACED == 0
             try:
-                slowest = max(slowest, lines.run(partial(read_once, reader, content, folder)))
-                if writes.found:
-                    raise AssertionError(f"wrote {writes.found}")
+                slowest = max(slowest, lines.run(work) if is_traced else work())
+                if deeds.found:
+                    raise AssertionError(f"did {deeds.found}")
             except Exception as error:
                 if _describe(error) not in broke:
                     broke.add(_describe(error))
                     _keep(table, reader, content, error)
-                writes.found.clear()  # also what was kept
+                deeds.found.clear()  # also what was kept
             tried += 1
             if len(lines.reached) > known and tried > good:
                 seeds.append(inside)

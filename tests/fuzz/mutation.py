@@ -5,7 +5,20 @@ from collections.abc import Sequence
 
 _NUMBERS = (b"\0", b"\xff", b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\0" * 8, b"\x80\0\0\0")
 _TEXTS = (
-    *(b"[" * 200, b"{" * 200, b"9" * 400, b"nan", b"-1", b"1e999", b"null", b'"', b"'", b"\n"),
+    *(
+        b"[" * 200,
+        b"[" * 5000,
+        b"{" * 200,
+        b"9" * 400,
+        b"9" * 5000,
+        b"nan",
+        b"-1",
+        b"1e999",
+        b"null",
+        b'"',
+        b"'",
+        b"\n",
+    ),
     *(b"\xed\xa0\x80", b"\\ud800", b"=", b",", b"../", b"true", b"{}", b"[]", b"\xef\xbb\xbf"),
 )
 

@@ -9,6 +9,7 @@ import tarfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from importlib import resources
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,14 +25,19 @@ from dualstudent import Run, UserError, load_recipe, sealed
 from dualstudent.data import splits
 from dualstudent.data.datasets import Images
 from dualstudent.data.images import decoding, tables
-from dualstudent.data.sources import cifar, mnist, svhn, usps
+from dualstudent.data.sources import cifar, matlab, mnist, svhn, usps
 from dualstudent.data.sources.bundled import load_digits_8x8
+from dualstudent.experiments import reading as experiments
 from dualstudent.export import formats
 from dualstudent.export.model import ModelCard, describe_preprocessing
+from dualstudent.networks import weights
 from dualstudent.networks.digits_cnn import DigitsCNN, DigitsCNNSettings
 from dualstudent.recipes import reading
 from dualstudent.recipes.files import read_recipe_source
+from dualstudent.teach import app, exchange, guard, journal, session
+from dualstudent.teach import labels as label_rows
 from dualstudent.training import checkpoint, records, run
+from tests.fuzz.teaching import read_journal, read_requests, seed_journals, seed_requests
 from tests.support.made_runs import line, made_run, network
 from tests.support.published_formats import NAMES10, idx, mat, name_lines, svmlight_line
 
@@ -46,6 +52,7 @@ class Reader:
         read: reads a content, with a folder to put it into; raises UserError if it is refused.
         modules: what reads it, whose lines are counted.
         pack: puts a mutated content into its archive, so that not only the archive is mutated.
+        share: of the inputs that others get, as it is slower.
     """
 
     name: str
@@ -53,6 +60,7 @@ class Reader:
     read: Callable[[bytes, Path], object]
     modules: Sequence[ModuleType]
     pack: Callable[[bytes], bytes] = bytes
+    share: float = 1.0
 
 
 def _write(folder: Path, name: str, content: bytes) -> Path:
@@ -182,6 +190,17 @@ def _read_toml(content: bytes, folder: Path) -> None:
     load_recipe(_write(folder, "recipe.toml", content))
 
 
+def _seed_experiments() -> list[bytes]:
+    return [
+        (resources.files("dualstudent.experiments") / f"{name}.toml").read_bytes()
+        for name in ("table4", "coupling")
+    ]
+
+
+def _read_experiment(content: bytes, folder: Path) -> None:
+    experiments.load_experiment(_write(folder, "experiment.toml", content))
+
+
 def _seed_sets() -> list[bytes]:
     return [
         *(b"seed=1", b"data.labels=50%", b"method.name=mean-teacher", b"network.width=2"),
@@ -278,8 +297,8 @@ def _seed_safetensors() -> list[bytes]:
         trained_with={},
         exported_with={},
     )
-    weights = DigitsCNN(weight_norm=False).state_dict()
-    named = {f"network.{k}": v for k, v in weights.items() if "follow" not in k}
+    state = DigitsCNN(weight_norm=False).state_dict()
+    named = {f"network.{k}": v for k, v in state.items() if "follow" not in k}
     notes: dict[str, Any] = {"step": 1, "seconds": 1.0, "metrics_size": 0, "names": [[0, "loss"]]}
     return [
         # Without a digest, which would end the reading of most mutated files too early.
@@ -292,6 +311,17 @@ def _seed_safetensors() -> list[bytes]:
 def _read_safetensors(content: bytes, folder: Path) -> None:
     path = _write(folder, "model.safetensors", content)
     _read_as(partial(checkpoint.read_checkpoint, path), partial(formats.load_exported, path))
+
+
+@cache
+def _seed_weights() -> list[bytes]:
+    file = io.BytesIO()
+    torch.save({"weight": torch.ones(2, 3), "bias": torch.ones(2, dtype=torch.float16)}, file)
+    return [file.getvalue()]
+
+
+def _read_weights(content: bytes, folder: Path) -> None:
+    weights.read_weights(_write(folder, "weights.pt", content))
 
 
 READERS = (
@@ -310,7 +340,7 @@ READERS = (
         bz2.compress,
     ),
     Reader("cifar", _seed_cifar, _read_cifar, [cifar], _pack_cifar),
-    Reader("mat", _seed_mat, _read_mat, [svhn]),
+    Reader("mat", _seed_mat, _read_mat, [svhn, matlab]),
     Reader("image", _seed_images, _read_image, [decoding]),
     Reader(
         "csv", _seed_csv, lambda content, folder: _read_table("a.csv", content, folder), [tables]
@@ -327,7 +357,11 @@ READERS = (
         _read_toml,
         [reading],
     ),
-    Reader("json", _seed_json, _read_json, [sealed, records, run]),
+    Reader("json", _seed_json, _read_json, [sealed, records, run], share=0.25),
     Reader("safetensors", _seed_safetensors, _read_safetensors, [checkpoint, formats]),
-    Reader("--set", _seed_sets, _read_set, [reading]),
+    Reader("weights", _seed_weights, _read_weights, [weights]),
+    Reader("--set", _seed_sets, _read_set, [reading], share=0.25),
+    Reader("experiment", _seed_experiments, _read_experiment, [experiments]),
+    Reader("teach", seed_requests, read_requests, [app, exchange, guard, session], share=0.25),
+    Reader("journal", seed_journals, read_journal, [journal, label_rows]),
 )

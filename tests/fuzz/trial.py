@@ -16,6 +16,11 @@ from tests.fuzz.readers import Reader
 
 MOST_SECONDS = 10.0
 MOST_BYTES = 2**31  # beside what was there before
+_OF_TWO_PATHS = {"os.rename", "os.link", "os.symlink"}
+_DEEDS = _OF_TWO_PATHS | {
+    *("open", "os.mkdir", "os.remove", "os.chmod", "os.chown"),
+    *("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "socket.connect"),
+}
 
 
 @contextmanager
@@ -32,22 +37,22 @@ def limited_memory() -> Iterator[None]:
 
 
 def read_once(reader: Reader, content: bytes, folder: Path) -> float:
-    """Read an input; return the seconds it took.
+    """Read an input; return the seconds that it took of a processor, whatever else runs.
 
     Raises:
         AssertionError: if it took too long, or wrote a file.
         Exception: whatever the reader raised, unless it is an error for users.
     """
-    begun = time.monotonic()
+    begun = time.process_time()
     with warnings.catch_warnings(action="ignore"), suppress(UserError):
         reader.read(content, folder)
-    seconds = time.monotonic() - begun
+    seconds = time.process_time() - begun
     assert seconds < MOST_SECONDS, f"took {seconds:.1f} s"
     return seconds
 
 
-class WatchedWrites:
-    """Notes the files that this thread opens for writing outside a folder, from now on."""
+class WatchedDeeds:
+    """Notes what this thread changes outside a folder, starts or connects to, from now on."""
 
     def __init__(self, folder: Path) -> None:
         self.found: list[str] = []
@@ -55,9 +60,12 @@ class WatchedWrites:
         sys.addaudithook(self._watch)
 
     def _watch(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if event != "open" or threading.get_ident() != self._thread:
+        if event not in _DEEDS or threading.get_ident() != self._thread:
             return
-        path, _, flags = arguments
-        writes = isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR)
-        if writes and not str(path).startswith(self._allowed):
-            self.found.append(str(path))
+        if event == "open" and not arguments[2] & (os.O_WRONLY | os.O_RDWR):
+            return
+        if event == "os.remove" and arguments[1] != -1:
+            return  # within a folder that is removed as a whole
+        paths = arguments[:2] if event in _OF_TWO_PATHS else arguments[:1]
+        if not all(str(path).startswith(self._allowed) for path in paths):
+            self.found.append(f"{event} {paths}")

@@ -283,3 +283,14 @@ def test_which_folders_can_be_taught(tmp_path: Path) -> None:
     (tmp_path / "flat" / "0-0.png").rename(tmp_path / "flat" / odd)
     found = find_collection(tmp_path / "flat")
     assert (len(found.images), [path.name for path in found.unnamed]) == (2, [odd])
+
+
+def test_a_session_that_cannot_be_opened_keeps_nothing_open(tmp_path: Path) -> None:
+    session = open_session(write_images(tmp_path / "digits", 8))
+    session.close()
+    content = session.journal.path.read_bytes()
+    session.journal.path.write_bytes(content + b"," * 20 + b"\n")
+    with pytest.raises(UserError, match="is not a row"):
+        open_session(tmp_path / "digits")
+    session.journal.path.write_bytes(content)
+    open_session(tmp_path / "digits").close()  # it is not locked

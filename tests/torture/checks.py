@@ -171,9 +171,10 @@ def check_failing_writes(problem: str, every: int, place: Place) -> Tally:
                 return tally
             harm = partial(limit_files, limits[number], deadly=False)
         else:
-            harm = partial(on_write, folder, number, partial(_fail, getattr(errno, problem)))
+            fail = partial(_fail, getattr(errno, problem), folder.with_name("failed"))
+            harm = partial(on_write, folder, number, fail)
         end = run_child(partial(_harm_and_train, harm, folder))
-        if end.kind == "finished" and not end.warnings and problem != "EFBIG":
+        if problem != "EFBIG" and not folder.with_name("failed").exists():
             place.compare(end, folder, tally, f"{problem} never")
             return tally  # there are not so many writes
         what = f"{problem} in write {number}"
@@ -198,7 +199,8 @@ def _harm_and_train(harm: Act, folder: Path) -> None:
     train_tiny(tiny_recipe(), folder, with_page=True)
 
 
-def _fail(number: int, path: str) -> None:
+def _fail(number: int, note: Path, path: str) -> None:
+    note.touch()
     raise OSError(number, os.strerror(number), path)
 
 
@@ -216,6 +218,8 @@ def check_damaged_stopped(name: str, flips: int, place: Place) -> Tally:
             continue
         tally.counts["fell back"] += bool(end.warnings)
         place.compare(end, run.folder, tally, f"{name} {what}")
+        left = [each for each in verify_run(run, with_data=False) if each.outcome == "error"]
+        tally.wrong += [f"{name} {what}: resumed, but {each}" for each in left]
     return tally
 
 
@@ -321,7 +325,7 @@ def check_workers(method: str, place: Place) -> Tally:
 
 
 def _train_streamed(method: str, data: Path, workers: int, folder: Path) -> None:
-    changes = (*name_method(method), "schedule.epochs=1", "schedule.rampup_epochs=0")
+    changes = (*name_method(method), "schedule.epochs=2", "schedule.rampup_epochs=0")
     train_tiny(streamed_recipe(data, workers, *changes), folder)
 
 

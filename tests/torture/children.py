@@ -11,6 +11,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -97,8 +98,8 @@ def _work_and_exit(work: Callable[[], object], report: Any) -> None:
             kind, text = "refused", str(error)
         except Interrupted as error:
             kind, text = "stopped", str(error)
-        except BaseException as error:
-            kind, text = "crashed", repr(error)
+        except BaseException:
+            kind, text = "crashed", traceback.format_exc()
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
     messages = [str(warning.message) for warning in caught]
     json.dump({"kind": kind, "text": text, "warnings": messages}, report)

@@ -28,7 +28,7 @@ from dualstudent.signals import Interrupted
 from tests.torture.children import find_difference, tiny_recipe
 
 IMAGES = 1000
-MOST_GROWTH = 0.05  # of the memory between the first and the last tenth
+MOST_GROWTH = 0.05  # of the memory between the second and the last tenth
 Sample = tuple[str, float, int, float, int]
 
 

@@ -93,6 +93,16 @@ def test_deleted_checkpoints_of_a_run_that_was_further_are_an_error(
     assert run.metrics.read_bytes() == before
 
 
+@pytest.mark.parametrize("damage", [cut, Path.unlink])
+def test_a_damaged_choice_of_labels_is_written_again(
+    damage: Callable[[Path], object], run: Run, small_run: Run
+) -> None:
+    damage(run.split)
+    with pytest.warns(UserWarning, match=r"split\.json: was damaged"):
+        resume(run.folder)
+    assert run.split.read_bytes() == small_run.split.read_bytes()
+
+
 def test_changed_metrics_are_noticed(run: Run) -> None:
     flip_bit(run.metrics, 0.5)
     with pytest.raises(UserError, match=r"metrics\.jsonl: is not as it was"):

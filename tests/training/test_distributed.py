@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 from collections.abc import Iterator
 from contextlib import closing
 from multiprocessing import active_children
@@ -107,6 +108,12 @@ def test_what_cannot_be_shared_is_refused_and_leaves_nothing(
     assert capfd.readouterr() == ("", "")
 
 
+def test_a_batch_that_cannot_be_shared_is_refused_before_others_start() -> None:
+    recipe = small_recipe(ON_CPU, "device.processes=7", "batch.labeled=16")
+    with pytest.raises(UserError, match=r"7 processes share each batch"):
+        join_team(recipe, lambda: pytest.fail("started")).__enter__()
+
+
 def test_data_from_python_cannot_be_handed_to_other_processes(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="torchrun"):
         Trainer(make_recipe("pi", "device.processes=2"), make_vectors())
@@ -163,7 +170,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]
 
 
 def alone(*changes: str) -> Recipe:
-    return make_recipe("dual-student", "device.start_limit=0.5", *changes)
+    return make_recipe("dual-student", "batch.labeled=6", "device.start_limit=0.5", *changes)
 
 
 def test_ranks_that_do_not_come_are_named(environment: pytest.MonkeyPatch) -> None:
@@ -171,11 +178,24 @@ def test_ranks_that_do_not_come_are_named(environment: pytest.MonkeyPatch) -> No
         join_team(alone(), lambda: None).__enter__()
 
 
-def test_a_leader_that_cannot_be_reached_is_an_error(environment: pytest.MonkeyPatch) -> None:
+def test_a_leader_that_cannot_be_reached_is_an_error(
+    environment: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Torch, which would print its stack, is not asked before somebody listens."""
     environment.setenv("RANK", "2")
     environment.setenv("MASTER_PORT", "9")  # discard: hardly anybody listens there any more
     with pytest.raises(UnheardError, match=r"rank 2 .*127\.0\.0\.1:9"):
         join_team(alone(), lambda: None).__enter__()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_port_that_another_program_has_is_an_error(environment: pytest.MonkeyPatch) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        environment.setenv("MASTER_PORT", str(other.getsockname()[1]))
+        with pytest.raises(UnheardError, match=r"rank 0 cannot listen at .* free port"):
+            join_team(alone(), lambda: None).__enter__()
 
 
 @pytest.mark.parametrize(

@@ -184,6 +184,15 @@ def test_a_run_of_a_method_whose_loss_was_another_one_is_refused(name: str, tmp_
     assert run.read_recipe() == recipe
 
 
+def test_a_term_of_minus_0_leaves_the_same_bytes(tmp_path: Path) -> None:
+    """SHOT has such a term before it adapts."""
+    recipe = small_recipe("method.name=shot", "schedule.epochs=2")
+    whole = train(recipe, tmp_path / "whole")
+    with pytest.raises(Interrupted):
+        train(recipe, tmp_path / "run", RaisesSignalAt(3))
+    assert resume(tmp_path / "run").metrics.read_bytes() == whole.metrics.read_bytes()
+
+
 def test_smooth_neighbors_of_the_version_before_go_on_with_sums(tmp_path: Path) -> None:
     recipe = small_recipe("method.name=pi+sn", "method.neighbor_distance=sum")
     whole = train(recipe, tmp_path / "whole")

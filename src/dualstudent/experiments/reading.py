@@ -31,11 +31,10 @@ def load_experiment(name_or_path: str | Path) -> Experiment:
         >>> load_experiment("table1").place
         'Table 1'
     """
-    path = Path(name_or_path)
+    path, text = Path(name_or_path), _read_text(str(name_or_path))
     try:
-        table = tomllib.loads(_read_text(str(name_or_path)))
-        table = _resolve_recipes(path, table) | {"name": path.stem}
-    except tomllib.TOMLDecodeError as error:
+        table = _resolve_recipes(path, tomllib.loads(text)) | {"name": path.stem}
+    except (ValueError, RecursionError) as error:  # also for endless numbers and deep nesting
         raise UserError(f"experiment {name_or_path}: not valid TOML: {error}") from error
     if "rows" not in table and not table.keys().isdisjoint(_RECIPE_KEYS):
         raise UserError(f"experiment {path}: is a recipe; run it with 'dualstudent train {path}'")

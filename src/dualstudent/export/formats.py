@@ -18,7 +18,7 @@ from torch import Tensor
 from dualstudent.discovery import allow_imports, check_imports, find_imports
 from dualstudent.errors import UserError
 from dualstudent.export.model import DeployedModel, ModelCard
-from dualstudent.training.checkpoint import read_tensors, write_tensors
+from dualstudent.training.checkpoint import check_finite, read_tensors, write_tensors
 
 MAX_ONNX_BYTES = 2**31 - 2**24  # a protobuf holds 2 GB; the rest is for the graph
 CARD_FILE = "dualstudent.json"
@@ -43,7 +43,7 @@ class FileFormat(ABC):
         except ImportError as error:
             raise UserError(
                 f"writing {self.suffix} files needs {', '.join(self.packages)}: "
-                "pip install 'dualstudent[export]', or use another --to"
+                "install the extra 'export' of dualstudent, or use another --to"
             ) from error
 
     @abstractmethod
@@ -157,6 +157,7 @@ def load_exported(path: Path | str, imports: Collection[str] = ()) -> DeployedMo
     path = Path(path)
     tensors, notes = read_tensors(path)
     check_imports(notes, imports, path)
+    check_finite(path, tensors)
     return _load(path, tensors, notes)
 
 

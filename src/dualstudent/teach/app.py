@@ -20,6 +20,7 @@ from dualstudent.report.html import load_templates
 from dualstudent.settings import Settings
 from dualstudent.teach.classroom import Classroom
 from dualstudent.teach.exchange import export_table, export_tasks, import_labels
+from dualstudent.teach.journal import read_number
 from dualstudent.teach.pictures import SIDES, draw_picture
 from dualstudent.teach.snapshot import write_class_folders
 from dualstudent.teach.view import (
@@ -88,7 +89,9 @@ def build_app(room: Classroom) -> Starlette:
     Args:
         room: all that is behind the page.
     """
-    return Starlette(routes=Api(room).list_routes(), lifespan=partial(_tick, room))
+    app = Starlette(routes=Api(room).list_routes(), lifespan=partial(_tick, room))
+    app.router.redirect_slashes = False  # the page needs none, and queries break it
+    return app
 
 
 def _answer_errors(handler: Handler) -> Handler:
@@ -171,7 +174,7 @@ class Api:
     @_answer_errors
     async def get_image(self, request: Request) -> Response:
         room, entries = self._room, self._room.session.labels.entries
-        number, side = (_read_number(request.path_params[name]) for name in ("number", "side"))
+        number, side = (read_number(request.path_params[name]) for name in ("number", "side"))
         if side not in SIDES or not 0 <= number < len(entries) or entries[number].is_gone:
             return Response("there is no such image\n", 404)
         path = room.session.find_file(number)
@@ -308,11 +311,6 @@ async def _tick(room: Classroom, app: Starlette) -> AsyncIterator[None]:
         tasks.start_soon(look)
         yield
         tasks.cancel_scope.cancel()
-
-
-def _read_number(text: str) -> int:
-    """Read a number of few digits; −1 if it is none."""
-    return int(text) if text.isdecimal() and len(text) < 10 else -1
 
 
 async def _read_body(request: Request, most: int) -> bytes:

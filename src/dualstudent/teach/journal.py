@@ -132,6 +132,11 @@ class Journal:
             raise UserError(f"{self.path}: is not a journal of labels: {error}") from error
 
 
+def read_number(text: str) -> int:
+    """Read a number of few digits; −1 if it is none."""
+    return int(text) if text.isdecimal() and len(text) < 10 else -1
+
+
 def _format(rows: Iterable[Iterable[str]]) -> bytes:
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\n").writerows(rows)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 from dualstudent.data.images.tables import GONE
-from dualstudent.teach.journal import Row
+from dualstudent.teach.journal import Row, read_number
 
 LISTED, LABELED, UNDONE = "listed", "labeled", "undone"
 SKIPPED, NOT_SURE = "skipped", "not sure"
@@ -116,8 +116,8 @@ class Labels:
     def _apply_to_classes(self, row: Row) -> list[Row]:
         name = row.label
         if row.event == ADDED and name not in self.classes:
-            place = int(row.note) if row.note.isdecimal() else len(self.classes)
-            self.classes.insert(place, name)
+            place = read_number(row.note)
+            self.classes.insert(len(self.classes) if place < 0 else place, name)
             return [Row("", name, event=REMOVED)]
         if row.event == REMOVED and name in self.classes:
             return [self._take_out(name)]

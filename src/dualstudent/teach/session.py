@@ -5,6 +5,7 @@ import getpass
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +17,7 @@ from dualstudent.data.images.tables import GONE, NONE_OF_THESE
 from dualstudent.errors import UserError, escape_line
 from dualstudent.generators import make_generator
 from dualstudent.teach.images import Collection, Image
-from dualstudent.teach.journal import Journal, Row
+from dualstudent.teach.journal import Journal, Row, read_number
 from dualstudent.teach.labels import (
     ADDED,
     LABELED,
@@ -62,18 +63,21 @@ class Session:
         if self.folder == collection.source:
             raise UserError(f"{folder}: holds the images; choose another --out")
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._lock, self._change = _lock(self.folder), threading.RLock()
-        self.journal = Journal(self.folder / "labels.csv")
+        self._change = threading.RLock()
         self.labels, self.version, self._action = Labels(), 0, 0
-        for row in self.journal.read():
-            self.labels.apply(row)
-            self._action = max(self._action, int(row.action) if row.action.isdecimal() else 0)
-        self._update_listing()
+        with ExitStack() as opened:  # nothing stays open if this fails
+            opened.callback(os.close, _lock(self.folder))
+            self.journal = Journal(self.folder / "labels.csv")
+            opened.callback(self.journal.close)
+            for row in self.journal.read():
+                self.labels.apply(row)
+                self._action = max(self._action, read_number(row.action))
+            self._update_listing()
+            self._opened = opened.pop_all()
 
     def close(self) -> None:
         """Close the journal; another process may open it then."""
-        self.journal.close()
-        os.close(self._lock)
+        self._opened.close()
 
     def find_file(self, number: int) -> Path:
         """Return the absolute path of an image."""
@@ -214,7 +218,7 @@ class Session:
         share = min(_SAMPLED / many, max(1 / _SHARE, min(_FEWEST / many, 1 / 2)))
         if drawn:  # the same share of those that came later
             others = sum(1 for entry in self.labels.entries if entry.part == "train")
-            share = drawn / others
+            share = drawn / max(drawn, others)
         generator = make_generator(self._seed, "sample", len(self.labels.entries))
         order = torch.randperm(len(open_), generator=generator)
         count = share * len(open_)

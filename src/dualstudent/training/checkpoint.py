@@ -3,6 +3,7 @@
 Nothing is pickled, so that opening an untrusted file cannot run code.
 """
 
+import errno
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
@@ -48,7 +49,7 @@ def write_tensors(
             save_file(contiguous, partial, metadata=metadata)
             partial.chmod(rights)
         except SafetensorError as error:  # such as: no space left
-            raise UserError(f"{path}: cannot be written ({error})") from error
+            raise OSError(errno.EIO, f"cannot be written ({error})") from error
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -67,6 +68,17 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     if metadata.get(_DIGEST) not in (None, _hash(tensors, text)):
         raise UserError(f"{path}: is damaged; bring the file back from a copy")
     return tensors, parse_object(text, path)
+
+
+def check_finite(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Check that the weights of a file are numbers.
+
+    Raises:
+        UserError: if one is not.
+    """
+    for name, tensor in tensors.items():
+        if not bool(tensor.isfinite().all()):
+            raise UserError(f"{path}: {name} has values that are not finite; restore it")
 
 
 class CheckpointNotes(Settings):
@@ -222,5 +234,7 @@ def _open(path: Path) -> Iterator[Any]:
     try:
         with safe_open(path, framework="pt") as file:
             yield file
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: is missing") from error
     except (OSError, SafetensorError, KeyError, ValueError) as error:
         raise UserError(f"{path}: cannot be read as a file of dualstudent ({error!r})") from error

@@ -22,6 +22,7 @@ from torch import distributed
 from torch.distributed import DistError, Store  # type: ignore[attr-defined]
 
 from dualstudent.batch import WHOLE, Shard
+from dualstudent.data.batching.loader import check_divides
 from dualstudent.errors import UnheardError, UserError
 from dualstudent.methods import find_method
 from dualstudent.processes import World, find_world
@@ -185,6 +186,8 @@ def join_team(recipe: Recipe, follow: Callable[[], object]) -> Iterator[Team]:
     with ExitStack() as stack:
         settings, world = recipe.device, find_world()
         check_size(settings, world)
+        for stage in recipe.split_stages():  # before others are started, or waited for
+            check_divides(stage.batch, world.size if world else settings.processes)
         if world is None and settings.processes > 1:
             stack.enter_context(start_followers(settings.processes - 1, follow))
             world = find_world()

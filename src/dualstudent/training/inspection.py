@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,9 +9,8 @@ import torch
 from numpy.typing import NDArray
 
 from dualstudent.data.prepared import PreparedData
-from dualstudent.training.crossvalidation import cross_validate
-from dualstudent.training.on_features import answer_by, divide_labels, read_features
-from dualstudent.trunks.baselines import BASELINES, choose_training
+from dualstudent.training.on_features import cross_validate_baselines, divide_labels, read_features
+from dualstudent.trunks.baselines import choose_training
 from dualstudent.trunks.findings import find_lookalikes, find_suspects, find_unlike
 from dualstudent.trunks.samples import pick_some
 
@@ -104,9 +102,7 @@ def _find_agreed_answers(data: PreparedData, seed: int) -> NDArray[np.float64]:
     One of them alone is often sure of a wrong answer, if labels are few.
     """
     folds = divide_labels(data, seed)
-    found = np.stack(
-        [cross_validate(data, folds, partial(answer_by, name, seed)) for name in BASELINES]
-    )
+    found = np.stack(list(cross_validate_baselines(data, folds, seed).values()))
     classes = found.argmax(axis=2)
     return np.where((classes == classes[0]).all(axis=0)[:, None], found.mean(axis=0), np.nan)
 

@@ -69,28 +69,37 @@ def meet(world: World, settings: DeviceSettings) -> Store:
     global _has_met  # noqa: PLW0603
     _has_met = True
     limit, address = settings.start_limit, find_address()
+    # The agent of torchrun serves already.
+    serves = world.leads and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
     try:
+        if not serves:
+            _wait_for_server(address, limit)
         whole = TCPStore(
             *address,
             world.size,
-            # The agent of torchrun has one already.
-            world.leads and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True",
+            serves,
             timedelta(seconds=limit),
             wait_for_workers=False,
             multi_tenant=True,
         )
-        # It may still hold what processes wrote before torchrun restarted them.
+        # It may still hold what processes wrote before torchrun restarted them, or in an earlier
+        # run of the same program.
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         store = PrefixStore(f"attempt {attempt} of {world.size}", whole)
+        meeting = store.add(f"meetings/{world.rank}", 1)  # on this store, equal in all processes
+        store = PrefixStore(f"meeting {meeting}", store)
         store.set(f"arrived/{world.rank}", socket.gethostname())
         if world.leads:
             store.set("missing", _wait_for_all(store, world, limit))
         store.wait(["missing"], timedelta(seconds=2 * limit))
         missing = store.get("missing").decode()
-    except (DistError, RuntimeError, ValueError) as error:
+    except (DistError, OSError, RuntimeError, ValueError) as error:
+        where = f"{address[0]}:{address[1]} (MASTER_ADDR, MASTER_PORT)"
         raise UnheardError(
-            f"rank {world.rank} does not reach rank 0 at {address[0]}:{address[1]} (MASTER_ADDR, "
-            f"MASTER_PORT) within device.start_limit = {limit:g} s; start it, with a free port"
+            f"rank 0 cannot listen at {where}; choose an address of its machine and a free port"
+            if serves
+            else f"rank {world.rank} does not reach rank 0 at {where} within device.start_limit = "
+            f"{limit:g} s; start it, with a free port"
         ) from error
     if missing:
         raise UserError(
@@ -111,6 +120,23 @@ def meet(world: World, settings: DeviceSettings) -> Store:
             "firewall, or another network (GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME)?"
         ) from error
     return store
+
+
+def _wait_for_server(address: tuple[str, int], limit: float) -> None:
+    """Wait until somebody listens at ``address``; torch would print its stack meanwhile.
+
+    Raises:
+        OSError: if nobody does.
+    """
+    deadline = time.monotonic() + limit
+    while True:
+        left = deadline - time.monotonic()
+        try:
+            return socket.create_connection(address, max(left, 0.1)).close()
+        except OSError:
+            if left <= 0:
+                raise
+            time.sleep(0.1)
 
 
 def _wait_for_all(store: Store, world: World, limit: float) -> str:

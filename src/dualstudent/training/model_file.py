@@ -10,7 +10,7 @@ from torch import Tensor
 from dualstudent.data.features import Standardization
 from dualstudent.errors import UserError
 from dualstudent.settings import Settings
-from dualstudent.training.checkpoint import read_tensors
+from dualstudent.training.checkpoint import check_finite, read_tensors
 from dualstudent.training.run import Run
 from dualstudent.training.trunk import TrunkNotes, rebuild_trunk
 from dualstudent.trunks.trunk import StandardizedTrunk
@@ -50,9 +50,7 @@ def read_model(run: Run) -> tuple[dict[str, Tensor], ModelNotes]:
         ) from error
     if known.data not in (None, run.read_fingerprint()):
         raise UserError(f"{run.model}: belongs to another run with other data; restore its own")
-    for name, tensor in tensors.items():
-        if not bool(tensor.isfinite().all()):
-            raise UserError(f"{run.model}: {name} has values that are not finite; restore it")
+    check_finite(run.model, tensors)
     return tensors, known
 
 

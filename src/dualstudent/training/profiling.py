@@ -48,6 +48,8 @@ class Profiler(Callback):
         self._folder.mkdir(parents=True, exist_ok=True)
         measured.export_chrome_trace(str(self._folder / "trace.json"))
         averages = measured.key_averages()
+        for each in [each for each in averages if each.key.startswith("ProfilerStep")]:
+            averages.remove(each)  # a step is no operation
         on_gpu = any(each.self_device_time_total for each in averages)
         order = "self_device_time_total" if on_gpu else "self_cpu_time_total"
         table = averages.table(sort_by=order, row_limit=_DEAREST)

@@ -17,7 +17,7 @@ from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from dualstudent.batch import Shard
-from dualstudent.generators import derive_seed, preserve_rng
+from dualstudent.generators import preserve_rng, seed_rng
 from dualstudent.methods import Method
 from dualstudent.prediction import Prediction
 
@@ -84,7 +84,7 @@ class DividedRows:
         restore = ExitStack()
         restore.enter_context(preserve_rng())
         self._running = len(rows), restore
-        torch.manual_seed(derive_seed(int(torch.randint(2**62, ())), "rows", self._shard.rank))
+        seed_rng(int(torch.randint(2**62, ())), "rows", self._shard.rank)
         own: Tensor = _Select.apply(rows, self._shard)  # type: ignore[no-untyped-call]
         return (own,)
 

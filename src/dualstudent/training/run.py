@@ -135,10 +135,7 @@ class Run:
     def _write_start(self, recipe: Recipe, data: PreparedData) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.recipe.write_text(to_toml(recipe), "utf-8")
-        if data.source is not None:
-            drawn = recipe.data.find_split_seed(recipe.seed)
-            of_source = data.labeled[data.labeled < len(data.source)]
-            write_manifest(self.split, data.source, of_source, drawn)
+        self._write_split(recipe, data)
         files = [file for file in (self.recipe, self.split) if file.is_file()]
         about = {
             "format": FORMAT,
@@ -148,6 +145,20 @@ class Run:
             "digests": {file.name: hash_file(file) for file in files},
         }
         write_sealed(self.about, about)
+
+    def _write_split(self, recipe: Recipe, data: PreparedData) -> None:
+        if data.source is not None:
+            drawn = recipe.data.find_split_seed(recipe.seed)
+            of_source = data.labeled[data.labeled < len(data.source)]
+            write_manifest(self.split, data.source, of_source, drawn)
+
+    def mend_split(self, data: PreparedData) -> None:
+        """Write the choice of labels again if its file is damaged: recipe and data decide it."""
+        try:
+            self.check_digest(self.split)
+        except UserError:
+            warnings.warn(f"{self.split}: was damaged and is written again", stacklevel=3)
+            self._write_split(self.read_recipe(), data)
 
     @classmethod
     def check_free(cls, folder: Path) -> None:

@@ -37,7 +37,8 @@ class TrainState:
         """Add the loss terms of a step to the sums, on their device."""
         values = torch.stack([term.detach() for loss in losses for term in loss.terms.values()])
         self.terms = [(i, name) for i, loss in enumerate(losses) for name in loss.terms]
-        self.sums = values if self.sums is None else self.sums + values
+        # From 0, also in a new epoch: the first −0 of a term would stay one until a resume.
+        self.sums = values + (0 if self.sums is None else self.sums)
 
     def split_by_student(self, values: Tensor | None) -> list[dict[str, float]]:
         """Return name → value for each student, given (terms,) values."""

@@ -15,7 +15,7 @@ from dualstudent.data.broken import BrokenSamples
 from dualstudent.data.prepare import DataSettings, prepare
 from dualstudent.data.prepared import Origin, PreparedData
 from dualstudent.errors import UserError
-from dualstudent.generators import derive_seed, preserve_rng
+from dualstudent.generators import preserve_rng, seed_rng
 from dualstudent.methods import Method, StudentLoss, Task, find_method
 from dualstudent.networks.build import build_network, is_ours
 from dualstudent.networks.network import Network
@@ -131,7 +131,7 @@ class Trainer:
     def take_step(self, step: int) -> list[StudentLoss]:
         """Take step ``step`` of the current stage; its randomness depends on (seed, step)."""
         within = step - self._stage_start
-        torch.manual_seed(derive_seed(self.recipe.seed, "step", step))
+        seed_rng(self.recipe.seed, "step", step)
         self.method.before_step()
         with self._divided:
             terms = self._wrapped(self._loader.batch(step), self.schedule.ramp(within))
@@ -280,7 +280,7 @@ class Trainer:
         self.check_finite()
         state, length = self.state, self.schedule.steps_per_epoch
         epoch, last = state.step // length, state.step - 1
-        torch.manual_seed(derive_seed(self.recipe.seed, "epoch", epoch - 1))
+        seed_rng(self.recipe.seed, "epoch", epoch - 1)
         steps = range(state.step - length, state.step)
         self.end_epoch((last - self._stage_start) // length, steps)
         means = None if state.sums is None else state.sums / length
@@ -380,7 +380,7 @@ def _try_students(students: Sequence[Network], shape: tuple[int, ...], classes: 
                 f"the network {name} fails on samples {tuple(samples.shape)}: "
                 f"{type(error).__name__}: {' '.join(str(error).split())}"
             ) from error
-        check_prediction(student, (samples,), found)
+        check_prediction(set(), student, (samples,), found)
         if (count := found.class_logits.shape[1]) != classes:
             raise UserError(f"the network {name} has {count} classes, the data {classes}")
 
