@@ -8,7 +8,9 @@ What can still be measured, on every sixth training image of MNIST:
 
 - confident: the share of them for which both students are stable (Eq. 3),
 - agree: the share for which the students predict the same class,
-- rarest: the share of the class that is predicted least often; classes that are lost show here.
+- rarest: the share of the class that is predicted least often; classes that are lost show here,
+- reverse: a new network learns MNIST from the labels that the first student gives; how many of the
+  USPS training images, whose labels are known, it gets right.
 
 It can be stopped at any time and continues when called again. Writes `results/adaptation/`.
 """
@@ -21,14 +23,25 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from dualstudent import Predictions, PreparedData, Recipe, Trainer, load_recipe, predict, prepare
+from dualstudent import (
+    Predictions,
+    PreparedData,
+    Recipe,
+    SupervisedSettings,
+    Trainer,
+    load_recipe,
+    predict,
+    prepare,
+    prepare_arrays,
+)
 from tables import run_trials, write_table
 
 RESULTS = Path(__file__).parents[1] / "results" / "adaptation"
 ADAPTED, MEASURED = 2, 6  # every such target image
-COLUMNS = ("confident", "agree", "rarest", "seconds")
+REVERSE_EPOCHS = 4  # over what was measured
+COLUMNS = ("confident", "agree", "rarest", "reverse", "seconds")
 
 Changes = tuple[str, ...]
 NARROW = "transforms.weak.affine=[12, 0.15, 0.15, 0.07]"
@@ -84,16 +97,39 @@ def measure(trial: str) -> dict[str, str]:
     if target is not None:
         recipe = describe(target).model_copy(update={"stages": ()})
         trainer, seconds = run(recipe, list(trainer.method.averages.values()))
+    return measure_without_labels(trainer) | {"seconds": f"{seconds:.0f}"}
+
+
+def measure_without_labels(trainer: Trainer) -> dict[str, str]:
     data = prepare_unlabeled(trainer.recipe)
     chosen = data.unlabeled[::MEASURED]
     found = Predictions.join(predict(trainer.method, data.train, chosen, 0, "cpu"))
-    classes = found.labels[:, 0].bincount(minlength=len(data.classes))
+    labels = found.labels[:, 0]
     return {
         "confident": f"{found.stable_for_all.float().mean():.4f}",
         "agree": f"{found.agree.float().mean():.4f}",
-        "rarest": f"{classes.min() / len(chosen):.3f}",
-        "seconds": f"{seconds:.0f}",
+        "rarest": f"{labels.bincount(minlength=len(data.classes)).min() / len(chosen):.3f}",
+        "reverse": f"{check_in_reverse(data, chosen, labels):.4f}",
     }
+
+
+def check_in_reverse(data: PreparedData, chosen: Tensor, labels: Tensor) -> float:
+    """Share of the source that a network gets right which learned these labels of the target."""
+    changes = (WIDE, "batch.size=128", "batch.labeled=128", "network.batch_norm=together")
+    recipe = describe((*changes, f"schedule.epochs={REVERSE_EPOCHS}")).split_stages()[0]
+    network = SupervisedSettings(view="strong", label_smoothing=0.1)
+    recipe = recipe.model_copy(update={"method": network})
+    pixels, known = (
+        data.train.read_pixels(each).permute(0, 2, 3, 1).numpy()  # type: ignore[union-attr]
+        for each in (chosen, data.labeled)
+    )
+    test = (known, data.labels[data.labeled].numpy())
+    turned = prepare_arrays(pixels, labels.numpy(), test, recipe.transforms, recipe.normalization)
+    trainer = Trainer(recipe, turned)
+    while not trainer.done:
+        trainer.advance()
+    (found,) = trainer.evaluate()["test"].values()
+    return 1 - float(found["error"]) / 100
 
 
 @cache
