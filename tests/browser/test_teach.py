@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -78,7 +79,7 @@ def read_labels(folder: Path) -> dict[str, str]:
 
 def shown(page: "Page") -> str:
     """The name of the image that is shown, once it can be seen."""
-    page.locator("img.large").wait_for()
+    page.locator("img.large").evaluate("image => image.decode()")
     return page.locator(".caption .file").text_content() or ""
 
 
@@ -349,6 +350,33 @@ def test_a_file_opens_the_page_which_asks_again_for_images(tmp_path: Path, open_
         origin = {"origin": teaching.address.rsplit("/", 2)[0]}
         httpx.post(f"{teaching.address}undo", json={}, headers=origin, timeout=60)
         shown(page)
+
+
+def test_an_image_is_shown_only_when_it_can_be_answered(tmp_path: Path, open_page: Open) -> None:
+    folder = write_mnist(tmp_path / "digits", 10)
+    with Teaching(folder) as teaching:
+        page = open_page(teaching.address)
+        failures = iter(range(3))
+        page.route(
+            "**/state?*",
+            lambda route: route.continue_() if next(failures, None) is None else route.abort(),
+        )
+        page.reload()
+        shown(page)
+        add_class(page, "zero")
+        wait_saved(page, 1)
+
+
+def test_no_image_is_passed_over_because_the_program_is_gone(
+    tmp_path: Path, open_page: Open
+) -> None:
+    folder = write_mnist(tmp_path / "digits", 10)
+    with Teaching(folder) as teaching:
+        page = open_page(teaching.address)
+        page.route("**/image/**", lambda route: route.abort())
+        page.reload()
+        page.get_by_role("alert").get_by_text("cannot be reached").wait_for()
+        assert page.locator(".caption .file").text_content() in os.listdir(folder)
 
 
 def test_when_the_program_has_ended_the_page_says_so(tmp_path: Path, open_page: Open) -> None:

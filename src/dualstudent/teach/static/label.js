@@ -18,7 +18,7 @@ const kept = new Map(); // pictures that are loaded ahead
 
 const current = () => (isGrid ? tiles.items[tiles.at] : queue[0]);
 
-export async function fill() {
+async function fill() {
   if (isFetching || queue.length >= (isGrid ? GRID : AHEAD)) return;
   isFetching = true;
   try {
@@ -42,8 +42,9 @@ export async function fill() {
   }
 }
 
+// Nothing is shown before the state is known, since no answer could be taken.
 export function refill() {
-  if (!queue.length) fill();
+  if (state && !queue.length) fill();
 }
 
 function load(number) {
@@ -79,7 +80,7 @@ function show() {
   const image = kept.get(item.number)?.cloneNode() ?? make("img", { src: picture(item.number, 1600) });
   image.alt = `Image to label: ${item.name}`;
   image.className = "large";
-  image.addEventListener("error", () => pass(item));
+  image.addEventListener("error", () => reconsider(item));
   const enlarge = () => image.classList.toggle("small", image.naturalWidth <= 128);
   image.addEventListener("load", enlarge);
   if (image.complete) enlarge();
@@ -107,6 +108,17 @@ function describeTile(item) {
   if (item.aside) return { text: item.aside, kind: "aside", done: true };
   if (thinks.checked && !item.measures && item.predicted) return { text: think(item), kind: "guess" };
   return { text: "", kind: "" };
+}
+
+// A picture fails because it cannot be read, or because the program is gone: then it stays.
+async function reconsider(item) {
+  try {
+    await fetch(picture(item.number, 1600));
+  } catch (error) {
+    complain(error);
+    return;
+  }
+  pass(item);
 }
 
 // A picture that cannot be shown is listed by the program, and nobody is asked for it.

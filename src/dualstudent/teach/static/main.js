@@ -102,5 +102,4 @@ find("help-open").onclick = commands["?"];
 find("new-class").addEventListener("submit", addClass);
 answers.begin(answer);
 panel.begin();
-label.fill();
 poll(label.refill);
