@@ -344,7 +344,7 @@ def test_the_programs_of_the_page_on_logging_run(
     assert any(Path("runs/logged/tensorboard").iterdir())
     page = (ROOT / "docs" / "logging.md").read_text()
     for name in LOGGERS:
-        assert f"| `{name}` | `pip install 'dualstudent[{name}]'` |" in page
+        assert f"| `{name}` | `pip install '.[{name}]'` |" in page
         assert f"--log {name} " in page
 
 

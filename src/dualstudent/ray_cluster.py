@@ -40,7 +40,9 @@ class RayCluster:
         try:
             import ray
         except ImportError as error:
-            raise UserError("Ray is not installed: pip install 'dualstudent[ray]'") from error
+            raise UserError(
+                "Ray is not installed; install the extra 'ray' of dualstudent"
+            ) from error
         self._ray: Any = ray
         self._is_own = not ray.is_initialized()
         if self._is_own:

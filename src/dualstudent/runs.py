@@ -114,6 +114,7 @@ def resume(
         trainer = Trainer(here, data, partial(_agree, team, recipe, run), team=team)
         recorder = Recorder(trainer, run, callbacks)
         recorder.restore()
+        team.lead(lambda: run.mend_split(trainer.data))
         recorder.run_to_end()
         if team.leads:
             _draw_page(run, lambda: trainer)

@@ -103,5 +103,6 @@ def test_a_mistake_is_one_line_that_names_what_is_right(
     assert code == 2
     assert shown.startswith("error: ")
     assert shown.count("\n") == 1
+    assert r"\n" not in shown
     assert named.lower() in shown.lower()  # typer writes names of arguments in either way
     assert not any(tmp_path.iterdir())

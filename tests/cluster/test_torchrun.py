@@ -68,6 +68,17 @@ def test_torchrun_restarts_a_killed_process_and_all_go_on(alone: Run, tmp_path: 
     assert_close_runs(run, alone)
 
 
+def test_a_program_trains_two_runs_one_after_the_other(alone: Run, tmp_path: Path) -> None:
+    """The second meeting does not read what the first one left with the agent of torchrun."""
+    program = ["-m", "tests.support.two_runs", tmp_path]
+    code, _, messages = finish(
+        start([*TORCHRUN, "--standalone", "--nproc-per-node", 2, *program], tmp_path)
+    )
+    assert code == 0, messages
+    for name in ("first", "second"):
+        assert_close_runs(Run(tmp_path / name), alone)
+
+
 def test_a_run_of_two_processes_goes_on_in_one(alone: Run, tmp_path: Path) -> None:
     program = ["-m", "tests.support.elastic", tmp_path / "run", "stop", 5]  # an epoch's end
     code, _, messages = finish(

@@ -99,7 +99,7 @@ class SemiSupervisedKFold(BaseCrossValidator):  # type: ignore[misc]
         counts = np.bincount(codes[known])
         if counts.min() < self.n_splits:
             raise UserError(
-                f"n_splits = {self.n_splits}: a class has only {counts.min()} known labels; use "
+                f"n_splits = {self.n_splits}: a class has only {counts.min()} known label(s); use "
                 "fewer splits, or label more"
             )
         seed = self.random_state if self.shuffle else None
