@@ -192,10 +192,13 @@ def compare_students(count: int, limit: float) -> list[float]:
 
 
 def make_large(folder: Path, count: int) -> PreparedData:
-    """So many images of 28 × 28 pixels in a mapped file without content."""
+    """So many black images of 28 × 28 pixels in a mapped file, which the system has in memory."""
     path = folder / f"{count}.bin"
     with path.open("wb") as file:
         file.truncate(count * 784)
+    with path.open("rb", buffering=0) as file:
+        while file.read(1 << 24):  # else its first pages would be measured
+            pass
     pixels = torch.from_file(str(path), False, count * 784, dtype=torch.uint8)
     samples = ImageSamples(
         pixels.view(count, 1, 28, 28), Transforms(weak=Transform(translate=2)), Normalization()
