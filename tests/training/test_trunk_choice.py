@@ -74,9 +74,9 @@ def write_images(folder: Path, pixels: Tensor, labels: Sequence[str]) -> None:
         save(Image.fromarray(image.permute(1, 2, 0).numpy()), folder / label / f"{number}.png")
 
 
-def choose(folder: Path, *changes: str, typical: int = 32) -> TrunkChoice:
+def choose(folder: Path, *changes: str, typical: int = 32, **options: float) -> TrunkChoice:
     asked = validate_request(locate_images(folder), changes)
-    return choose_trunk(asked, list_images(folder), changes, (typical, False))
+    return choose_trunk(asked, list_images(folder), changes, (typical, False), **options)
 
 
 @pytest.mark.usefixtures("sees_the_corner")
@@ -92,6 +92,14 @@ def test_a_trunk_is_chosen_where_it_helps(tmp_path: Path) -> None:
     refused = choose(tmp_path / "hidden")
     assert refused.asked.trunk is None
     assert "by pixels" in refused.reasons["network.name"]
+
+
+@pytest.mark.usefixtures("sees_the_corner")
+def test_a_quicker_trunk_is_chosen_where_time_is_short(tmp_path: Path) -> None:
+    pixels, labels = draw_images(40)  # 3.2 s for the better one, at 12.5 images a second
+    write_images(tmp_path, pixels, [f"class {label}" for label in labels])
+    assert choose(tmp_path, seconds=3.3).changes[0] == "trunk.name=efficientnet-lite0+2"
+    assert choose(tmp_path, seconds=3.1).changes[0] == "trunk.name=efficientnet-lite0"
 
 
 @pytest.mark.usefixtures("sees_the_corner")

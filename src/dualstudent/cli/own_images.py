@@ -175,7 +175,8 @@ def _choose(
     with show_progress(console, "files") as progress:
         measured = measure_images(listing, progress=progress.make_callback("measuring"))
         trying = progress.make_callback("trying a trunk")
-        trunk = choose_trunk(asked, listing, changes, measured, trying)
+        half = {} if budget is None else {"seconds": budget / 2}
+        trunk = choose_trunk(asked, listing, changes, measured, trying, **half)
     asked, changes = trunk.asked, trunk.changes
     size, channels = choose_form(asked, *measured)
     images = _decode(listing, size, channels)
