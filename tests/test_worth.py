@@ -11,12 +11,19 @@ from torch import Tensor
 
 from dualstudent import Predictor, Run, prepare, train
 from dualstudent import worth as worth_module
+from dualstudent.export import export_run
 from dualstudent.signals import Interrupted
 from dualstudent.training.gain import Gain, measure_gain, read_gain
 from dualstudent.training.inference import Predictions, predict
 from dualstudent.training.model import load_trained
 from dualstudent.training.trainer import LossNotFinite, Trainer
-from dualstudent.worth import awaits_comparison, compare_with_labels, make_opponent
+from dualstudent.worth import (
+    compare_with_labels,
+    is_unfinished,
+    make_opponent,
+    refit_on_all_labels,
+    should_refit,
+)
 from tests.support.command import Command
 from tests.support.csv_rows import rows_of
 from tests.support.digit_files import write_digits
@@ -57,8 +64,9 @@ def validated(place: Path, command: Command) -> Run:
 
 @pytest.fixture
 def labels_used(validated: Run, tmp_path: Path) -> Run:
-    """The same after the validation part has chosen the labels alone."""
+    """The same after the validation part has chosen the labels alone, not trained on all yet."""
     run = Run(Path(shutil.copytree(validated.folder, tmp_path / "chosen")))
+    shutil.rmtree(run.refit.folder)
     result = run.read_result()
     result["gain"] |= {"error": 50.0, "labels_only_error": 40.0, "labels_only_used": True}
     run.write_result(result)
@@ -169,6 +177,63 @@ def test_commands_use_the_model_that_was_chosen(
     assert any("use the model from the labels alone" in p for p in page.texts["p"])
 
 
+def test_all_labels_are_learned_in_the_end(
+    validated: Run, place: Path, tmp_path: Path, command: Command
+) -> None:
+    recipe = validated.read_recipe()
+    everything = recipe.data.model_copy(update={"validation": 0.0})
+    expected = train(recipe.model_copy(update={"data": everything}), tmp_path / "expected")
+    assert_equal_runs(validated.refit, expected)
+    known = [len(load_trained(run).data.labeled) for run in (validated, validated.refit)]
+    assert known == [80, 100]
+    said = (place / "validated.txt").read_text()
+    assert "on all labels, also those that measured this one: runs/validated-0/refit" in said
+    assert "trained once more" in " ".join(Page(validated.page.read_text("utf-8")).texts["p"])
+    for run, file in ((validated, "ours.csv"), (expected, "expected.csv")):
+        words = ("predict", run.folder, place / "validated" / "1", "-o", tmp_path / file)
+        assert command(*words)[0] == 0
+    assert rows_of(tmp_path / "ours.csv") == rows_of(tmp_path / "expected.csv")
+    card = export_run(validated, "safetensors", tmp_path / "model.safetensors").card
+    assert card.validation_error == validated.read_result()["error"]
+    assert "validation = 0.0" in card.recipe
+
+
+def test_training_on_all_labels_continues_exactly(
+    validated: Run, tmp_path: Path, command: Command
+) -> None:
+    run = Run(Path(shutil.copytree(validated.folder, tmp_path / "run")))
+    shutil.rmtree(run.refit.folder)
+    assert run.deployed == run
+    with pytest.raises(Interrupted, match=f"step 3 on all labels; .* resume {run.folder}$"):
+        refit_on_all_labels(run, RaisesSignalAt(3))
+    assert is_unfinished(run)
+    assert run.deployed == run
+    code, output, messages = command("resume", run.folder)
+    assert code == 0, messages
+    assert "finished already" not in output
+    assert_equal_runs(run.refit, validated.refit)
+    assert run.deployed == run.refit
+    assert "finished already" in command("resume", run.folder)[1]
+    code, output, messages = command("verify", run.folder)
+    assert code == 0, messages
+    assert "refit/" in output
+
+
+def test_all_labels_are_learned_by_what_was_chosen(labels_used: Run) -> None:
+    refit_on_all_labels(labels_used)
+    assert labels_used.deployed == labels_used.refit
+    assert labels_used.refit.read_recipe().method.name == "supervised"
+
+
+def test_many_labels_or_a_test_part_need_no_second_training(tested: Run, validated: Run) -> None:
+    for run, expected in ((tested, False), (validated, True)):
+        ours = load_trained(run)
+        assert should_refit(ours.recipe, ours.data) == expected
+        assert run.refit.folder.exists() == expected
+    ours.data = replace(ours.data, labeled=torch.arange(980))  # and 20 that are held out
+    assert not should_refit(ours.recipe, ours.data)
+
+
 @pytest.mark.parametrize("in_opponent", [False, True])
 def test_resume_continues_both_exactly(
     in_opponent: bool, tested: Run, tmp_path: Path, command: Command
@@ -234,4 +299,4 @@ def test_an_opponent_that_diverges_costs_no_result(
     with pytest.warns(UserWarning, match="not compared with labels alone: the loss is no longer"):
         compare_with_labels(run)
     assert run.read_result() == result | {"gain": None}
-    assert not awaits_comparison(run)  # it is not tried again and again
+    assert not is_unfinished(run)  # it is not tried again and again

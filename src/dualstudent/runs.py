@@ -30,6 +30,7 @@ def train(
     callbacks: Callback | Sequence[Callback] = (),
     data: PreparedData | None = None,
     opponent: Recipe | None = None,
+    refit: bool = False,
 ) -> Run:
     """Train a recipe into a new folder and write its report page.
 
@@ -44,6 +45,8 @@ def train(
             evaluate the run. Data that were prepared from ``recipe.data`` are simply reused.
         opponent: recipe of a run on the labels alone, which is begun in ``folder``, but not
             trained; :func:`~dualstudent.worth.compare_with_labels` does that.
+        refit: whether labels that are held out for validation are to be learned in the end;
+            :func:`~dualstudent.worth.refit_on_all_labels` does that.
 
     Returns:
         The finished run.
@@ -62,7 +65,7 @@ def train(
     Run.check_free(folder)
     with join_team(recipe, partial(_follow, recipe.model_dump_json(), folder)) as team:
         trainer = Trainer(recipe, data, partial(_agree, team, recipe, None), team=team)
-        team.lead(lambda: Run.create(folder, trainer.recipe, trainer.data, opponent))
+        team.lead(lambda: Run.create(folder, trainer.recipe, trainer.data, opponent, refit))
         run = Run(folder, recipe.imports)
         _check_visible(run, team, recipe.device.start_limit)
         with _lock(run):

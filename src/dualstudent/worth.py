@@ -3,7 +3,8 @@
 import math
 import shlex
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
@@ -16,7 +17,7 @@ from dualstudent.methods.supervised import SupervisedSettings
 from dualstudent.optimization.schedules import CosineSchedule
 from dualstudent.parallel import Progress
 from dualstudent.recipes.schema import EMASettings, Recipe
-from dualstudent.runs import draw_page, resume
+from dualstudent.runs import draw_page, resume, train_or_resume
 from dualstudent.signals import Interrupted, StopRequest
 from dualstudent.training.callbacks import Callback
 from dualstudent.training.fine_tuning import start_from_labels
@@ -32,6 +33,8 @@ from dualstudent.training.on_features import (
 )
 from dualstudent.training.run import Run
 from dualstudent.training.trainer import LossNotFinite, Trainer
+
+_MANY_LABELS = 100  # a class, of which a fifth more would hardly matter
 
 
 def learns_from_unlabeled(recipe: Recipe, data: PreparedData) -> bool:
@@ -103,9 +106,9 @@ def make_opponent(recipe: Recipe, data: PreparedData) -> Recipe | None:
     )
 
 
-def awaits_comparison(run: Run) -> bool:
-    """Return whether a finished run still has to be compared, with labels alone or baselines."""
-    return _awaits_gain(run) or _awaits_baselines(run)
+def is_unfinished(run: Run) -> bool:
+    """Return whether a trained run still has to be compared, or trained on all labels."""
+    return _awaits_gain(run) or _awaits_baselines(run) or _awaits_refit(run)
 
 
 def _awaits_gain(run: Run) -> bool:
@@ -114,6 +117,51 @@ def _awaits_gain(run: Run) -> bool:
 
 def _awaits_baselines(run: Run) -> bool:
     return "on_features" not in run.read_result() and run.read_recipe().trunk is not None
+
+
+def _awaits_refit(run: Run) -> bool:
+    return bool(run.read_about().get("refit")) and not run.refit.result.is_file()
+
+
+def should_refit(recipe: Recipe, data: PreparedData) -> bool:
+    """Return whether the labels that are held out for validation should be learned in the end.
+
+    Where there are few, each of them counts; where there are many, it would only take time.
+    """
+    known = len(data.labeled) + len(data.test_labels)
+    return recipe.data.evaluated_part == "validation" and known < _MANY_LABELS * len(data.classes)
+
+
+def refit_on_all_labels(run: Run, callbacks: Callback | Sequence[Callback] = ()) -> None:
+    """Train the model of a finished run once more, with the labels that were held out.
+
+    What was measured on them stands for the new model, too, which has seen more. It predicts and is
+    exported from then on. Does nothing if the run does not ask for it, or has it already.
+
+    Args:
+        run: a finished run, already compared with the labels alone.
+        callbacks: receive the progress.
+
+    Raises:
+        UserError: if the data have changed.
+        Interrupted: after Ctrl-C, SIGTERM or SIGHUP; the same call continues.
+    """
+    if not _awaits_refit(run):
+        return
+    recipe = run.used.read_recipe()
+    everything = recipe.data.model_copy(update={"validation": 0.0})
+    with _said_on(run, "all labels"):
+        train_or_resume(recipe.model_copy(update={"data": everything}), run.refit.folder, callbacks)
+
+
+@contextmanager
+def _said_on(run: Run, what: str) -> Iterator[None]:
+    """Says of an interrupted part of a run what it learned from, and how the run goes on."""
+    try:
+        yield
+    except Interrupted as stop:
+        command = shlex.join(["dualstudent", "resume", str(run.folder)])
+        raise Interrupted(stop.number, f"{stop.done} on {what}", command) from stop
 
 
 def compare_with_labels(
@@ -137,10 +185,8 @@ def compare_with_labels(
     if not _awaits_gain(run):
         return
     try:
-        resume(run.labels_only.folder, callbacks, data)
-    except Interrupted as stop:
-        command = shlex.join(["dualstudent", "resume", str(run.folder)])
-        raise Interrupted(stop.number, f"{stop.done} on labels alone", command) from stop
+        with _said_on(run, "labels alone"):
+            resume(run.labels_only.folder, callbacks, data)
     except LossNotFinite as error:
         warnings.warn(f"not compared with labels alone: {escape_line(error)}", stacklevel=2)
         _add_to_result(run, {"gain": None})

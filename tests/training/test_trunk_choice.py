@@ -74,9 +74,9 @@ def write_images(folder: Path, pixels: Tensor, labels: Sequence[str]) -> None:
         save(Image.fromarray(image.permute(1, 2, 0).numpy()), folder / label / f"{number}.png")
 
 
-def choose(folder: Path, *changes: str, typical: int = 32, **options: float) -> TrunkChoice:
+def choose(folder: Path, *changes: str, typical: int = 32, seconds: float = 60) -> TrunkChoice:
     asked = validate_request(locate_images(folder), changes)
-    return choose_trunk(asked, list_images(folder), changes, (typical, False), **options)
+    return choose_trunk(asked, list_images(folder), changes, (typical, False), seconds=seconds)
 
 
 @pytest.mark.usefixtures("sees_the_corner")

@@ -36,6 +36,7 @@ from dualstudent.worth import (
     count_trainings,
     learns_from_unlabeled,
     make_opponent,
+    should_refit,
 )
 
 
@@ -85,6 +86,11 @@ def choose_recipe(
     )
     if baseline and (line := _describe_baseline(chosen)):
         print_line(console, f"  {line}")
+    if should_refit(recipe, data):
+        print_line(
+            console,
+            "  and as long again on all labels, also those that measure it, for the model to use",
+        )
     return recipe, data, chosen.opponent
 
 
@@ -131,7 +137,10 @@ def _fit_into(budget: float, left: float, chosen: _Chosen) -> _Chosen:
     """Choose as many epochs as fit into what is left of a budget, with all that is compared."""
     trainings = count_trainings(chosen.recipe, chosen.data)
     for _ in range(2):  # how often it is evaluated depends on the length, and costs time as well
-        epochs = fit_epochs(chosen.recipe, chosen.data, left, chosen.opponent, trainings)
+        others = [chosen.opponent] if chosen.opponent else []
+        if should_refit(chosen.recipe, chosen.data):
+            others.append(chosen.recipe)
+        epochs = fit_epochs(chosen.recipe, chosen.data, left, others, trainings)
         if chosen.recipe.trunk is not None and epochs >= chosen.recipe.epochs:
             return chosen  # heads on features are done by then; more would only fit the few labels
         changes = [*chosen.changes, f"schedule.epochs={epochs}"]
@@ -142,6 +151,7 @@ def _fit_into(budget: float, left: float, chosen: _Chosen) -> _Chosen:
             "features": recipe.trunk is not None,
             "the training on labels alone": opponent is not None,
             "cross-validation": trainings > 1,
+            "the training on all labels": should_refit(recipe, chosen.data),
         }
         if counted := [name for name, is_there in parts.items() if is_there]:
             why += f", with {' and '.join(counted)}"

@@ -48,21 +48,23 @@ def build_result_table(
     return table
 
 
-def compare_run(run: "Run", data: "PreparedData | None" = None) -> None:
-    """Compare a finished run with labels alone and with baselines, as far as it asks for that.
+def complete_run(run: "Run", data: "PreparedData | None" = None) -> None:
+    """Compare a finished run, and train it on all labels, as far as it asks for that.
 
     Args:
         run: the run.
         data: that it was trained on, if they are at hand.
     """
     from dualstudent.progress import show_progress
-    from dualstudent.worth import compare_on_features, compare_with_labels
+    from dualstudent.worth import compare_on_features, compare_with_labels, refit_on_all_labels
 
     name = run.folder.name
     with show_progress(console) as progress:
         compare_with_labels(run, progress.make_callback(f"{name}, labels alone"), data)
     with show_progress(console, "epochs") as progress:
         compare_on_features(run, progress.make_callback(f"{name}, cross-validation"), data)
+    with show_progress(console) as progress:
+        refit_on_all_labels(run, progress.make_callback(f"{name}, all labels"))
 
 
 def print_comparison(title: str, shown: "ComparisonTable", where: str) -> None:
@@ -75,11 +77,17 @@ def print_comparison(title: str, shown: "ComparisonTable", where: str) -> None:
         print_line(console, sentence)
 
 
-def describe_network(run: "Run", network: str) -> str:
-    """The network that is used and its error, such as "student1, 8.85 % test error"."""
-    used = run.used
-    name = network if used == run else f"{network} of {used.folder}"
-    figures = used.read_result()["networks"].get(network)
+def describe_network(run: "Run", network: str, of: "Run | None" = None) -> str:
+    """A network of the run that is used and its error, such as "student1, 8.85 % test error".
+
+    Args:
+        run: the run.
+        network: name of the network.
+        of: the run whose network it is; default: the one that predicts and is exported.
+    """
+    of = of or run.deployed
+    name = network if of == run else f"{network} of {of.folder}"
+    figures = run.used.read_result()["networks"].get(network)
     if figures is None:
         return f"{name}, not evaluated"
     return f"{name}, {format_percent(figures['error'])} {run.evaluated_part} error"
@@ -114,6 +122,15 @@ def print_result(run: "Run") -> None:
             print_line(console, sentence)
 
 
+def _describe_use(run: "Run") -> str:
+    if run.deployed == run.used:
+        return "predict, label and export use it"
+    return (
+        "predict and export use the same training on all labels, also those that measured this "
+        f"one: {run.deployed.folder}"
+    )
+
+
 def _print_comparison(comparison: "FeatureComparison") -> None:
     table = Table(title="on the same features", title_justify="left")
     table.add_column("method", no_wrap=True)
@@ -131,8 +148,8 @@ def _print_figures(run: "Run") -> None:
 
     result, part = run.read_result(), run.evaluated_part
     console.print(build_result_table(result["networks"], f"{run.folder}, last epoch, {part} part"))
-    used = describe_network(run, read_model(run.used)[1].exported)
-    print_line(console, f"result: {used}; predict, label and export use it")
+    used = describe_network(run, read_model(run.used)[1].exported, run.used)
+    print_line(console, f"result: {used}; {_describe_use(run)}")
     if len(result["headline"]) > 1:
         names, mean = " and ".join(result["headline"]), format_percent(result["error"])
         print_line(console, f"mean of {names}, as tables of methods report: {mean}")

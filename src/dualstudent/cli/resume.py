@@ -24,23 +24,23 @@ def resume(
 
     With it, its training on the labels alone, if [bold]train --data[/bold] began one.
     """
-    from dualstudent.cli.results import compare_run, print_result
+    from dualstudent.cli.results import complete_run, print_result
     from dualstudent.loggers import log_to
     from dualstudent.progress import show_progress
     from dualstudent.runs import resume as continue_run
     from dualstudent.training.run import Run
-    from dualstudent.worth import awaits_comparison
+    from dualstudent.worth import is_unfinished
 
     world = find_world()
     leads = world is None or world.leads
     loggers = [log_to(name) for name in log or () if leads]
     opened = Run.open(run, imports or ())
-    if opened.result.is_file() and not awaits_comparison(opened):
+    if opened.result.is_file() and not is_unfinished(opened):
         print_line(console, f"{run} has finished already:")
     with show_progress(console) as progress:
         callbacks = [progress.make_callback(run.name), *loggers]
         continued = continue_run(run, callbacks, imports=imports or (), processes=processes)
     if not leads:
         return
-    compare_run(continued)
+    complete_run(continued)
     print_result(continued)

@@ -72,13 +72,14 @@ def train(
     """
     started = time.monotonic()  # what is imported now takes seconds of a budget
     from dualstudent.cli.own_images import choose_recipe, print_next_steps
-    from dualstudent.cli.results import compare_run, print_result
+    from dualstudent.cli.results import complete_run, print_result
     from dualstudent.loggers import log_to
     from dualstudent.progress import show_progress
     from dualstudent.runs import train as train_by
     from dualstudent.runs import train_or_resume
     from dualstudent.training.profiling import Profiler
     from dualstudent.training.run import Run
+    from dualstudent.worth import should_refit
 
     launched = find_world()
     leads = launched is None or launched.leads
@@ -98,18 +99,19 @@ def train(
         if recipe is None
         else (*_fit_into(seconds, requested), None)
     )
+    refit = recipe is None and prepared is not None and should_refit(chosen, prepared)
     with show_progress(console) as progress:
         callbacks = [progress.make_callback(folder.name), *loggers]
         if profile and leads:
             callbacks.append(Profiler(folder / "profile"))
         run = (
-            train_by(chosen, folder, callbacks, prepared, opponent)
+            train_by(chosen, folder, callbacks, prepared, opponent, refit)
             if launched is None
             else train_or_resume(chosen, folder, callbacks, prepared)  # a job that was requeued
         )
     if not leads:
         return
-    compare_run(run, prepared)
+    complete_run(run, prepared)
     print_result(run)
     if chosen.data.path is not None:
         print_next_steps(run)

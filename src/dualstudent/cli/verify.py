@@ -23,7 +23,8 @@ def verify(
     from dualstudent.training.verification import verify_run
 
     opened = Run.open(run, imports or ())
-    runs = [opened, opened.labels_only] if opened.labels_only.about.is_file() else [opened]
+    within = (opened.labels_only, opened.refit)
+    runs = [opened, *(each for each in within if each.about.is_file())]
     wrong = 0
     for each in runs:
         for check in verify_run(each, data):

@@ -69,14 +69,14 @@ def export_run(
         raise UserError(f"there is no format {to!r}; use one of {', '.join(FORMATS)}")
     file_format = FORMATS[to]
     file_format.check_available()
-    used = run.used
+    used = run.deployed
     trainer = load_trained(used, device=DeviceSettings(accelerator="cpu"))
     _, notes = read_model(used)
     student = _check_network(used, trainer.method, student or notes.exported)
     path = Path(path or run.folder / (student + file_format.suffix))
     check_free(path)  # before the slow part
     network = trainer.method.evaluated[student]
-    model = DeployedModel(_build_card(used, trainer, student, notes.classes))
+    model = DeployedModel(_build_card(used, run.used, trainer, student, notes.classes))
     model.network.load_state_dict(fold_state(network))
     seen = trainer.data.test if len(trainer.data.test) else trainer.data.train
     if (trunk := load_trunk(used)) is not None:
@@ -103,7 +103,9 @@ def _check_network(run: Run, method: Method, name: str) -> str:
     return name
 
 
-def _build_card(run: Run, trainer: Trainer, student: str, classes: tuple[str, ...]) -> ModelCard:
+def _build_card(
+    run: Run, measured: Run, trainer: Trainer, student: str, classes: tuple[str, ...]
+) -> ModelCard:
     recipe, result, images = trainer.recipe, run.read_result(), trainer.data.train
     if isinstance(images, KeptFeatures):
         images = images.images
@@ -112,15 +114,15 @@ def _build_card(run: Run, trainer: Trainer, student: str, classes: tuple[str, ..
             f"{run.folder}: trained on feature vectors; only networks for images can be exported"
         )
     channels, _, image_size = images.shape
-    error = result["networks"].get(student, {}).get("error")
+    error = measured.read_result()["networks"].get(student, {}).get("error")
     return ModelCard(
         classes=classes,
         channels=channels,
         image_size=image_size,
         preprocessing=describe_preprocessing(channels, image_size, trainer.data.test.margin),
         student=student,
-        test_error=error if run.evaluated_part == "test" else None,
-        validation_error=error if run.evaluated_part == "validation" else None,
+        test_error=error if measured.evaluated_part == "test" else None,
+        validation_error=error if measured.evaluated_part == "validation" else None,
         trunk=_drop_weights(recipe.trunk),
         network=make_plain(find_architecture(student, trainer.method, recipe)),
         normalization=recipe.normalization,

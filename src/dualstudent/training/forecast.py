@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
 
@@ -38,7 +38,7 @@ def fit_epochs(
     recipe: Recipe,
     data: PreparedData,
     seconds: float,
-    opponent: Recipe | None = None,
+    others: Sequence[Recipe] = (),
     trainings: float = 1.0,
 ) -> int:
     """Find how many epochs of a recipe fit into ``seconds`` on this machine, by its own steps.
@@ -47,7 +47,7 @@ def fit_epochs(
         recipe: recipe of the run; its own number of epochs does not matter.
         data: data of the run.
         seconds: time for training and evaluation; what the features have left of a budget.
-        opponent: recipe of a run that has to fit into the same time; its length stays in
+        others: recipes of runs that have to fit into the same time; their lengths stay in
             proportion.
         trainings: how many trainings of this length have to fit, as cross-validation repeats them.
 
@@ -62,8 +62,8 @@ def fit_epochs(
         )
     if recipe.stages:
         raise UserError("a budget is for recipes without stages; set the epochs of each stage")
-    both = [recipe] if opponent is None else [recipe, opponent]
-    each = trainings * sum(estimate_seconds(one, data) for one in both) / recipe.epochs
+    each = sum(estimate_seconds(one, data) for one in (recipe, *others)) / recipe.epochs
+    each *= trainings
     if each > seconds:
         raise UserError(
             f"a budget of {seconds:.3g} s is too short for one epoch, which takes about "

@@ -76,7 +76,7 @@ class Predictor:
     """
 
     def __init__(self, run: Run) -> None:
-        run = run.used  # raises if the run has not finished
+        run = run.deployed  # raises if the run has not finished
         self._recipe = recipe = run.read_recipe()
         tensors, notes = read_model(run)
         self.classes = notes.classes

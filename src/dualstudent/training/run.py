@@ -109,9 +109,25 @@ class Run:
         gain = self.read_result().get("gain")
         return self.labels_only if gain and gain["labels_only_used"] else self
 
+    @property
+    def refit(self) -> "Run":
+        """The used model trained once more on all labels, in the same folder; few runs have it."""
+        return Run(self.folder / "refit", self.imports)
+
+    @property
+    def deployed(self) -> "Run":
+        """The run whose model predicts and is exported: ``refit`` if there is one, or ``used``."""
+        used = self.used  # raises if the run has not finished
+        return self.refit if self.refit.result.is_file() else used
+
     @classmethod
     def create(
-        cls, folder: Path, recipe: Recipe, data: PreparedData, opponent: Recipe | None = None
+        cls,
+        folder: Path,
+        recipe: Recipe,
+        data: PreparedData,
+        opponent: Recipe | None = None,
+        refit: bool = False,
     ) -> "Run":
         """Create the folder of a new run, atomically.
 
@@ -120,6 +136,7 @@ class Run:
             recipe: of the run.
             data: of the run.
             opponent: of the run ``labels_only`` on the same data, if there is to be one.
+            refit: whether there is to be a run ``refit``.
 
         Raises:
             UserError: if the folder exists and is not empty.
@@ -127,12 +144,12 @@ class Run:
         cls.check_free(folder)
         with create_folder(folder) as partial:
             started = cls(partial)
-            started._write_start(recipe, data)
+            started._write_start(recipe, data, refit)
             if opponent is not None:
                 started.labels_only._write_start(opponent, data)
         return cls(folder, recipe.imports)
 
-    def _write_start(self, recipe: Recipe, data: PreparedData) -> None:
+    def _write_start(self, recipe: Recipe, data: PreparedData, refit: bool = False) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.recipe.write_text(to_toml(recipe), "utf-8")
         self._write_split(recipe, data)
@@ -142,6 +159,7 @@ class Run:
             "id": uuid4().hex,
             "data": data.fingerprint(),
             "versions": list_versions(),
+            "refit": refit,
             "digests": {file.name: hash_file(file) for file in files},
         }
         write_sealed(self.about, about)

@@ -42,6 +42,7 @@ class RunData:
         comparison: with baselines on the same features; None without a trunk.
         findings: training images to look at, found by their features.
         domains: source and target; None without a target.
+        refit: whether the model is trained once more on all labels before it is used.
     """
 
     name: str
@@ -58,6 +59,7 @@ class RunData:
     comparison: FeatureComparison | None = None
     findings: Sequence[FindingGallery] = ()
     domains: Domains | None = None
+    refit: bool = False
 
     @property
     def figures(self) -> dict[str, Any]:
@@ -99,8 +101,9 @@ def collect_run_data(
         shown = _collect(run.used, name, trainer, pictures)
         result = run.read_result()
         findings = build_finding_galleries(read_inspection(result), trainer.data, pictures)
-        gain, comparison = read_gain(result), read_comparison(result)
-        found.append(replace(shown, gain=gain, comparison=comparison, findings=findings))
+        shown = replace(shown, gain=read_gain(result), comparison=read_comparison(result))
+        refit = bool(run.read_about().get("refit"))
+        found.append(replace(shown, findings=findings, refit=refit))
     return found
 
 
