@@ -37,9 +37,12 @@ def prepare_task(
     transforms: Transforms,
     most: int = _MOST,
     gray: bool = False,
+    even: bool = False,
 ) -> PreparedData:
     """Labels (None: all), unlabeled images, and validation images in the place of a test part."""
     images, labels = _load(task)
+    if even:
+        images, labels = _even_out(images, labels)
     if gray:
         images = (images @ _LUMA).round().astype(np.uint8)[..., None]
     order = np.random.default_rng(seed).permutation(len(labels))
@@ -51,6 +54,17 @@ def prepare_task(
         known[chosen] = label
     held = (images[held_out], labels[held_out])
     return prepare_arrays(images[rest], known, held, transforms)
+
+
+def _even_out(
+    images: NDArray[np.uint8], labels: NDArray[np.int64]
+) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """As many images of each class; classes that are rarer than usual are left out."""
+    counts = np.bincount(labels)
+    kept = np.flatnonzero(counts >= 0.8 * np.median(counts))
+    chosen = [np.flatnonzero(labels == label)[: counts[kept].min()] for label in kept]
+    sizes = [len(each) for each in chosen]
+    return images[np.concatenate(chosen)], np.repeat(np.arange(len(kept)), sizes)
 
 
 def _load(task: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

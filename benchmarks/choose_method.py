@@ -1,0 +1,116 @@
+"""Which method should be chosen for small gray images that nobody has seen? The table of trials.
+
+    python benchmarks/choose_method.py        # about 3 minutes a trial on one core
+    python benchmarks/choose_method.py --task SVHN --seeds 3
+
+Every method as `dualstudent train --data` would train it on a CPU, all that it chooses included:
+10 labels a class, up to 6,000 unlabeled images, 32 × 32 pixels, gray; error on validation images
+from the training part, test parts are never read. It can be stopped at any time and continues when
+called again. Writes `results/methods/`.
+"""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from choose_defaults import train_once
+from dualstudent import PreparedData, Transforms
+from dualstudent.data.transforms.symmetry import may_be_mirrored
+from dualstudent.recipes.chooser import ImageFacts, choose_recipe
+from dualstudent.recipes.reading import validate
+from tables import read_csv, run_trials, spread, spread_of_differences, write_table
+from validation_tasks import prepare_task
+
+RESULTS = Path(__file__).parents[1] / "results" / "methods"
+# name → the task, and whether its classes are made even
+TASKS = {
+    "SVHN": ("SVHN", False),
+    "CIFAR-10": ("CIFAR-10", False),
+    "clothing": ("clothing, 32 px", False),
+    "clothing, even": ("clothing, 32 px", True),
+}
+CHOSEN = "fixmatch"
+METHODS: dict[str, dict[str, Any]] = {
+    CHOSEN: {"name": "fixmatch"},
+    "fixmatch, aligned": {"name": "fixmatch", "distribution_alignment": True},
+    "adamatch": {"name": "adamatch"},
+    "softmatch": {"name": "softmatch"},
+    "flexmatch": {"name": "flexmatch"},
+    "freematch": {"name": "freematch"},
+    "supervised, strong views": {"name": "supervised", "view": "strong"},
+}
+LONGER = "fixmatch, 4 times as long"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--task", choices=TASKS, help="this one only, beside other processes")
+    parser.add_argument("--methods", default=";".join(METHODS), help="by their names, with ';'")
+    parser.add_argument("--seeds", type=int, default=3)
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    for task in [asked.task] if asked.task else TASKS:
+        trials = [
+            {"task": task, "method": method, "seed": seed}
+            for seed in range(asked.seeds)
+            for method in asked.methods.split(";")
+        ]
+        run_trials(find_file(task), trials, try_method)
+    write_results()
+
+
+def find_file(task: str) -> Path:
+    return RESULTS / f"{task.replace(', ', '-').lower()}.csv"
+
+
+def try_method(task: str, method: str, seed: int) -> dict[str, float]:
+    name, even = TASKS[task]
+    facts = state_facts(prepare_task(name, 10, seed, Transforms(), gray=True, even=even))
+    wanted: dict[str, Any] = {"method": METHODS.get(method, METHODS[CHOSEN])}
+    if method == LONGER:
+        usual = choose_recipe(facts, wanted).table["schedule"]["epochs"]
+        wanted["schedule"] = {"epochs": 4 * usual}
+    table = choose_recipe(facts, wanted).table
+    recipe = validate(table | {"data": {}, "seed": seed}, f"chosen for {task}")
+    return train_once(recipe, prepare_task(name, 10, seed, recipe.transforms, gray=True, even=even))
+
+
+def state_facts(data: PreparedData) -> ImageFacts:
+    pixels = data.train.read_pixels(data.labeled)
+    assert pixels is not None
+    return ImageFacts(
+        channels=1,
+        size=pixels.shape[-1],
+        labeled=len(data.labeled),
+        unlabeled=len(data.unlabeled),
+        may_be_mirrored=may_be_mirrored(pixels, data.labels[data.labeled]),
+        gpu=None,
+    )
+
+
+def write_results() -> None:
+    """A row per method; what all methods of a task have in common are the seeds."""
+    rows = [row for task in TASKS if find_file(task).exists() for row in read_csv(find_file(task))]
+
+    def select(task: str, method: str) -> dict[str, float]:
+        found = (row for row in rows if (row["task"], row["method"]) == (task, method))
+        return {row["seed"]: float(row["error"]) for row in found}
+
+    table = []
+    for method in (*METHODS, LONGER):
+        cells = [method]
+        for task in TASKS:
+            errors, others = select(task, method), select(task, CHOSEN)
+            both = sorted(errors.keys() & others.keys())
+            cells.append(spread(list(errors.values())) if errors else "")
+            pairs = [[each[seed] for seed in both] for each in (errors, others)]
+            cells.append(spread_of_differences(*pairs) if both and method != CHOSEN else "")
+        table.append(cells)
+    heads = [head for task in TASKS for head in (task, f"minus {CHOSEN}")]
+    write_table(RESULTS / "table.md", ["validation error in %", *heads], table)
+
+
+if __name__ == "__main__":
+    main()
