@@ -188,7 +188,9 @@ def test_all_labels_are_learned_in_the_end(
     assert known == [80, 100]
     said = (place / "validated.txt").read_text()
     assert "on all labels, also those that measured this one: runs/validated-0/refit" in said
-    assert "trained once more" in " ".join(Page(validated.page.read_text("utf-8")).texts["p"])
+    assert "trained once more with all labels" in " ".join(
+        Page(validated.page.read_text("utf-8")).texts["p"]
+    )
     for run, file in ((validated, "ours.csv"), (expected, "expected.csv")):
         words = ("predict", run.folder, place / "validated" / "1", "-o", tmp_path / file)
         assert command(*words)[0] == 0

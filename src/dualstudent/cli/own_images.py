@@ -79,17 +79,18 @@ def choose_recipe(
     print_line(console, "the recipe chosen for these images; change anything by --set KEY=VALUE:")
     for key, reason in chosen.reasons.items():
         print_line(console, f"  {key} = {attrgetter(key)(recipe)}: {reason}")
+    length = format_estimate(estimate_seconds(recipe, data))
     print_line(
         console,
-        f"  about {format_estimate(estimate_seconds(recipe, data))} on this machine, as busy "
-        "as it is now; for a quick try --set schedule.epochs=3",
+        f"  about {length} on this machine, as busy as it is now; for a quick try --set "
+        "schedule.epochs=3",
     )
     if baseline and (line := _describe_baseline(chosen)):
         print_line(console, f"  {line}")
     if should_refit(recipe, data):
         print_line(
             console,
-            "  and as long again on all labels, also those that measure it, for the model to use",
+            f"  about {length} more on all labels, also those that measure it: the model to use",
         )
     return recipe, data, chosen.opponent
 
