@@ -1,6 +1,7 @@
 """Was it worth it? Own images with their unlabeled ones, beside the labels alone."""
 
 import shutil
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,9 @@ from torch import Tensor
 
 from dualstudent import Predictor, Run, prepare, train
 from dualstudent import worth as worth_module
+from dualstudent.errors import UserError
 from dualstudent.export import export_run
+from dualstudent.recipes.reading import validate
 from dualstudent.signals import Interrupted
 from dualstudent.training.gain import Gain, measure_gain, read_gain
 from dualstudent.training.inference import Predictions, predict
@@ -174,7 +177,7 @@ def test_commands_use_the_model_that_was_chosen(
     assert code == 0, messages
     page = Page(labels_used.page.read_text("utf-8"))
     assert any("supervised with whitened-cnn, from 80 labels alone" in p for p in page.texts["p"])
-    assert any("use the model from the labels alone" in p for p in page.texts["p"])
+    assert any("label and the report use the model from the" in p for p in page.texts["p"])
 
 
 def test_all_labels_are_learned_in_the_end(
@@ -227,11 +230,49 @@ def test_all_labels_are_learned_by_what_was_chosen(labels_used: Run) -> None:
     assert labels_used.refit.read_recipe().method.name == "supervised"
 
 
+def test_changed_images_are_not_learned(validated: Run, place: Path, tmp_path: Path) -> None:
+    images = Path(shutil.copytree(place / "validated", tmp_path / "validated"))
+    recipe = validated.recipe.read_text().replace(str(place / "validated"), str(images))
+    run = train(validate(tomllib.loads(recipe), "the copy"), tmp_path / "run", refit=True)
+    next((images / "unlabeled").iterdir()).rename(images / "1" / "one-more.png")
+    with pytest.raises(UserError, match="are not those the run began with"):
+        refit_on_all_labels(run)
+    assert not run.refit.folder.exists()
+
+
+def test_only_a_run_that_asked_for_it_is_replaced(
+    tested: Run, validated: Run, tmp_path: Path
+) -> None:
+    run = Run(Path(shutil.copytree(tested.folder, tmp_path / "run")))
+    shutil.copytree(validated.refit.folder, run.refit.folder)
+    assert run.deployed == run
+    with pytest.raises(UserError, match="no labels are held out"):
+        train(tested.read_recipe(), tmp_path / "other", refit=True)
+
+
+def test_a_second_training_that_diverges_costs_no_result(
+    validated: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run(Path(shutil.copytree(validated.folder, tmp_path / "run")))
+    shutil.rmtree(run.refit.folder)
+
+    def diverge(*_: object) -> None:
+        raise LossNotFinite("the loss is no longer finite")
+
+    monkeypatch.setattr(worth_module, "train_or_resume", diverge)
+    with pytest.warns(UserWarning, match="not trained on all labels: the loss is no longer"):
+        refit_on_all_labels(run)
+    assert not is_unfinished(run)
+    assert run.deployed == run
+
+
 def test_many_labels_or_a_test_part_need_no_second_training(tested: Run, validated: Run) -> None:
     for run, expected in ((tested, False), (validated, True)):
         ours = load_trained(run)
         assert should_refit(ours.recipe, ours.data) == expected
         assert run.refit.folder.exists() == expected
+    few = ours.recipe.data.model_copy(update={"labels": 50})
+    assert not should_refit(ours.recipe.model_copy(update={"data": few}), ours.data)
     ours.data = replace(ours.data, labeled=torch.arange(980))  # and 20 that are held out
     assert not should_refit(ours.recipe, ours.data)
 

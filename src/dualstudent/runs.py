@@ -63,6 +63,8 @@ def train(
     """
     folder, callbacks = Path(folder), list_callbacks(callbacks)
     Run.check_free(folder)
+    if refit and recipe.data.evaluated_part != "validation":
+        raise UserError("refit: no labels are held out; set data.validation, or leave refit out")
     with join_team(recipe, partial(_follow, recipe.model_dump_json(), folder)) as team:
         trainer = Trainer(recipe, data, partial(_agree, team, recipe, None), team=team)
         team.lead(lambda: Run.create(folder, trainer.recipe, trainer.data, opponent, refit))

@@ -120,16 +120,19 @@ def _awaits_baselines(run: Run) -> bool:
 
 
 def _awaits_refit(run: Run) -> bool:
-    return bool(run.read_about().get("refit")) and not run.refit.result.is_file()
+    given_up = "refit" in run.read_result()
+    return run.wants_refit and not run.refit.result.is_file() and not given_up
 
 
 def should_refit(recipe: Recipe, data: PreparedData) -> bool:
     """Return whether the labels that are held out for validation should be learned in the end.
 
-    Where there are few, each of them counts; where there are many, it would only take time.
+    Where there are few, each of them counts; where there are many, it would only take time. If the
+    user wants some of the labels only, others would be drawn.
     """
-    known = len(data.labeled) + len(data.test_labels)
-    return recipe.data.evaluated_part == "validation" and known < _MANY_LABELS * len(data.classes)
+    asked, known = recipe.data, len(data.labeled) + len(data.test_labels)
+    holds_out = asked.evaluated_part == "validation" and asked.labels == "all"
+    return holds_out and known < _MANY_LABELS * len(data.classes)
 
 
 def refit_on_all_labels(run: Run, callbacks: Callback | Sequence[Callback] = ()) -> None:
@@ -148,10 +151,16 @@ def refit_on_all_labels(run: Run, callbacks: Callback | Sequence[Callback] = ())
     """
     if not _awaits_refit(run):
         return
+    load_trained(run.used)  # raises if the data have changed
     recipe = run.used.read_recipe()
     everything = recipe.data.model_copy(update={"validation": 0.0})
-    with _said_on(run, "all labels"):
-        train_or_resume(recipe.model_copy(update={"data": everything}), run.refit.folder, callbacks)
+    recipe = recipe.model_copy(update={"data": everything})
+    try:
+        with _said_on(run, "all labels"):
+            train_or_resume(recipe, run.refit.folder, callbacks)
+    except LossNotFinite as error:
+        warnings.warn(f"not trained on all labels: {escape_line(error)}", stacklevel=2)
+        _add_to_result(run, {"refit": None})
 
 
 @contextmanager

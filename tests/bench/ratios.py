@@ -192,7 +192,7 @@ def compare_students(count: int, limit: float) -> list[float]:
 
 
 def make_large(folder: Path, count: int) -> PreparedData:
-    """So many black images of 28 × 28 pixels in a mapped file, which the system has in memory."""
+    """So many black images of 28 × 28 pixels in a mapped file, in memory if 8 GB are free."""
     path = folder / f"{count}.bin"
     with path.open("wb") as file:
         file.truncate(count * 784)

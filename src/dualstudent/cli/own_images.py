@@ -2,7 +2,7 @@
 
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
@@ -29,8 +29,8 @@ from dualstudent.report.format import format_estimate
 from dualstudent.training.forecast import estimate_seconds, fit_epochs
 from dualstudent.training.inspection import inspect_features
 from dualstudent.training.run import Run
-from dualstudent.training.trunk import use_trunk, use_trunk_within
-from dualstudent.training.trunk_choice import choose_trunk
+from dualstudent.training.trunk import TrunkTooSlow, use_trunk, use_trunk_within
+from dualstudent.training.trunk_choice import TrunkChoice, choose_trunk, take_quicker_trunk
 from dualstudent.worth import (
     can_measure,
     count_trainings,
@@ -50,6 +50,10 @@ class _Chosen:
     data: PreparedData
     found: DataCheck
 
+    @property
+    def refit(self) -> bool:  # on all labels, in the end
+        return should_refit(self.recipe, self.data)
+
 
 def choose_recipe(
     asked: Recipe,
@@ -57,7 +61,7 @@ def choose_recipe(
     budget: float | None = None,
     baseline: bool = True,
     started: float | None = None,
-) -> tuple[Recipe, PreparedData, Recipe | None]:
+) -> tuple[Recipe, PreparedData, Recipe | None, bool]:
     """Choose a recipe that suits the images, print the reasons, and prepare the data.
 
     Args:
@@ -68,7 +72,8 @@ def choose_recipe(
         started: when the time of the budget began, by ``time.monotonic()``; default: now.
 
     Returns:
-        The recipe, the data, and the recipe for the labels alone, if there is to be one.
+        The recipe, the data, the recipe for the labels alone, if there is to be one, and whether
+        the model is to be trained once more on all labels.
     """
     started = time.monotonic() if started is None else started
     chosen = _choose(asked, asked.data.list_images(), changes, baseline, budget)
@@ -79,20 +84,15 @@ def choose_recipe(
     print_line(console, "the recipe chosen for these images; change anything by --set KEY=VALUE:")
     for key, reason in chosen.reasons.items():
         print_line(console, f"  {key} = {attrgetter(key)(recipe)}: {reason}")
-    length = format_estimate(estimate_seconds(recipe, data))
+    seconds = estimate_seconds(recipe, data)
     print_line(
         console,
-        f"  about {length} on this machine, as busy as it is now; for a quick try --set "
-        "schedule.epochs=3",
+        f"  about {format_estimate(seconds)} on this machine, as busy as it is now; for a quick "
+        "try --set schedule.epochs=3",
     )
-    if baseline and (line := _describe_baseline(chosen)):
+    for line in _list_more(chosen, seconds, baseline):
         print_line(console, f"  {line}")
-    if should_refit(recipe, data):
-        print_line(
-            console,
-            f"  about {length} more on all labels, also those that measure it: the model to use",
-        )
-    return recipe, data, chosen.opponent
+    return recipe, data, chosen.opponent, chosen.refit
 
 
 def print_forecast(asked: Recipe, listing: Listing, changes: Sequence[str]) -> None:
@@ -100,7 +100,7 @@ def print_forecast(asked: Recipe, listing: Listing, changes: Sequence[str]) -> N
     chosen = _choose(asked, listing, changes, baseline=True)
     seconds = estimate_seconds(chosen.recipe, chosen.data)
     print_line(console, describe_forecast(chosen.recipe, chosen.found.images, seconds))
-    if line := _describe_baseline(chosen):
+    for line in _list_more(chosen, seconds, baseline=True):
         print_line(console, line)
     for key in ("network.name", "trunk.name"):
         if key in chosen.reasons:
@@ -139,7 +139,7 @@ def _fit_into(budget: float, left: float, chosen: _Chosen) -> _Chosen:
     trainings = count_trainings(chosen.recipe, chosen.data)
     for _ in range(2):  # how often it is evaluated depends on the length, and costs time as well
         others = [chosen.opponent] if chosen.opponent else []
-        if should_refit(chosen.recipe, chosen.data):
+        if chosen.refit:
             others.append(chosen.recipe)
         epochs = fit_epochs(chosen.recipe, chosen.data, left, others, trainings)
         if chosen.recipe.trunk is not None and epochs >= chosen.recipe.epochs:
@@ -152,13 +152,22 @@ def _fit_into(budget: float, left: float, chosen: _Chosen) -> _Chosen:
             "features": recipe.trunk is not None,
             "the training on labels alone": opponent is not None,
             "cross-validation": trainings > 1,
-            "the training on all labels": should_refit(recipe, chosen.data),
+            "the training on all labels": chosen.refit,
         }
         if counted := [name for name, is_there in parts.items() if is_there]:
             why += f", with {' and '.join(counted)}"
         reasons = chosen.reasons | {"schedule.epochs": why}
         chosen = replace(chosen, recipe=recipe, opponent=opponent, reasons=reasons)
     return chosen
+
+
+def _list_more(chosen: _Chosen, seconds: float, baseline: bool) -> Iterator[str]:
+    """What else is trained beside a training that takes so many seconds."""
+    if baseline and (line := _describe_baseline(chosen)):
+        yield line
+    if chosen.refit:
+        again = format_estimate(seconds)
+        yield f"about {again} more on all labels, also those that measure it: the model to use"
 
 
 def _describe_baseline(chosen: _Chosen) -> str:
@@ -186,17 +195,32 @@ def _choose(
     with show_progress(console, "files") as progress:
         measured = measure_images(listing, progress=progress.make_callback("measuring"))
         trying = progress.make_callback("trying a trunk")
-        half = {} if budget is None else {"seconds": budget / 2}
-        trunk = choose_trunk(asked, listing, changes, measured, trying, **half)
-    asked, changes = trunk.asked, trunk.changes
-    size, channels = choose_form(asked, *measured)
-    images = _decode(listing, size, channels)
+        trunk = choose_trunk(asked, listing, changes, measured, trying)
+    images = _decode(listing, *choose_form(trunk.asked, *measured))
     found = _check(images)
+    try:
+        return _complete(trunk, listing, images, found, baseline, budget)
+    except TrunkTooSlow:
+        if not trunk.reasons:  # the user chose it
+            raise
+        quicker = take_quicker_trunk(trunk)
+        return _complete(quicker, listing, images, found, baseline, budget)
+
+
+def _complete(
+    trunk: TrunkChoice,
+    listing: Listing,
+    images: DecodedImages,
+    found: DataCheck,
+    baseline: bool,
+    budget: float | None,
+) -> _Chosen:
+    asked, changes = trunk.asked, trunk.changes
     recipe, reasons = complete_recipe(asked, found, changes)
     for key, reason in trunk.reasons.items():
         reasons[key] = f"{reasons[key]}; {reason}"
-    if recipe.data.channels != channels:  # gray images that are stored in color
-        images = _decode(listing, size, recipe.data.channels)
+    if recipe.data.channels != images.pixels.shape[1]:  # gray images that are stored in color
+        images = _decode(listing, images.pixels.shape[-1], recipe.data.channels)
     if budget is None or recipe.trunk is None:
         data = _prepare(recipe, images)
     else:

@@ -77,20 +77,21 @@ def print_comparison(title: str, shown: "ComparisonTable", where: str) -> None:
         print_line(console, sentence)
 
 
-def describe_network(run: "Run", network: str, of: "Run | None" = None) -> str:
-    """A network of the run that is used and its error, such as "student1, 8.85 % test error".
+def describe_network(run: "Run", network: str, measured: bool = False) -> str:
+    """A network that is used and its error, such as "student1, 8.85 % test error".
 
     Args:
         run: the run.
         network: name of the network.
-        of: the run whose network it is; default: the one that predicts and is exported.
+        measured: describe the one that was measured, not the one that predicts and is exported.
     """
-    of = of or run.deployed
-    name = network if of == run else f"{network} of {of.folder}"
+    named = run.used if measured else run.deployed
+    name = network if named == run else f"{network} of {named.folder}"
     figures = run.used.read_result()["networks"].get(network)
     if figures is None:
         return f"{name}, not evaluated"
-    return f"{name}, {format_percent(figures['error'])} {run.evaluated_part} error"
+    before = "" if named == run.used else " before it learned from all labels"
+    return f"{name}, {format_percent(figures['error'])} {run.evaluated_part} error{before}"
 
 
 def print_result(run: "Run") -> None:
@@ -118,7 +119,7 @@ def print_result(run: "Run") -> None:
     if (inspection := read_inspection(result)) and any(inspection.counts.values()):
         print_line(console, f"to look at, on the page: {inspection.describe_counts()}")
     if gain := read_gain(result):
-        for sentence in gain.describe(run.labels_only.folder):
+        for sentence in gain.describe(run.labels_only.folder, run.wants_refit):
             print_line(console, sentence)
 
 
@@ -148,7 +149,7 @@ def _print_figures(run: "Run") -> None:
 
     result, part = run.read_result(), run.evaluated_part
     console.print(build_result_table(result["networks"], f"{run.folder}, last epoch, {part} part"))
-    used = describe_network(run, read_model(run.used)[1].exported, run.used)
+    used = describe_network(run, read_model(run.used)[1].exported, measured=True)
     print_line(console, f"result: {used}; {_describe_use(run)}")
     if len(result["headline"]) > 1:
         names, mean = " and ".join(result["headline"]), format_percent(result["error"])

@@ -22,7 +22,8 @@ def resume(
 ) -> None:
     """Continue a run exactly where it stopped; if it has finished, show its result.
 
-    With it, its training on the labels alone, if [bold]train --data[/bold] began one.
+    With it, its trainings on the labels alone and on all labels, if [bold]train --data[/bold] wants
+    them.
     """
     from dualstudent.cli.results import complete_run, print_result
     from dualstudent.loggers import log_to

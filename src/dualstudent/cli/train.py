@@ -79,7 +79,6 @@ def train(
     from dualstudent.runs import train_or_resume
     from dualstudent.training.profiling import Profiler
     from dualstudent.training.run import Run
-    from dualstudent.worth import should_refit
 
     launched = find_world()
     leads = launched is None or launched.leads
@@ -94,12 +93,11 @@ def train(
             f"{launched.launcher} needs the name of a recipe, and no --budget, so that all "
             "processes train the same"
         )
-    chosen, prepared, opponent = (
+    chosen, prepared, opponent, refit = (
         choose_recipe(requested, changes, seconds, not no_baseline, started)
         if recipe is None
-        else (*_fit_into(seconds, requested), None)
+        else (*_fit_into(seconds, requested), None, False)
     )
-    refit = recipe is None and prepared is not None and should_refit(chosen, prepared)
     with show_progress(console) as progress:
         callbacks = [progress.make_callback(folder.name), *loggers]
         if profile and leads:

@@ -29,7 +29,8 @@ class ModelCard(Settings):
         preprocessing: what the caller has to do to an image, in words.
         student: name of the network in its run.
         test_error: of this network after the last epoch, in percent; None without a test part.
-        validation_error: the same on the validation part, if there was no test part.
+        validation_error: the same on the validation part, if there was no test part; of the same
+            training without these labels, if it has learned from them since.
         trunk: architecture of the frozen trunk whose features the network gets; its weights are in
             the file, too. None if the network gets the images.
         network: architecture, without weight normalization, which is folded into the weights.

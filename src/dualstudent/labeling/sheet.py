@@ -159,7 +159,7 @@ def _open(run: Run) -> tuple[Trainer, ImageNames]:
             f"{run.folder}: data.labels = {settings.labels} hid some of your labels, so it would "
             "ask for labels that you have; train with all of them"
         )
-    trainer = load_trained(run.used)
+    trainer = load_trained(run.used)  # not the deployed one, which has learned what measures trust
     if trainer.data.fully_labeled:
         raise UserError(f"{run.folder}: every image has a label; there is nothing left to label")
     source = trainer.data.source

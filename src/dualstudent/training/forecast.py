@@ -47,8 +47,8 @@ def fit_epochs(
         recipe: recipe of the run; its own number of epochs does not matter.
         data: data of the run.
         seconds: time for training and evaluation; what the features have left of a budget.
-        others: recipes of runs that have to fit into the same time; their lengths stay in
-            proportion.
+        others: recipes of runs that have to fit into the same time, perhaps the same again; their
+            lengths stay in proportion.
         trainings: how many trainings of this length have to fit, as cross-validation repeats them.
 
     Raises:
@@ -62,8 +62,9 @@ def fit_epochs(
         )
     if recipe.stages:
         raise UserError("a budget is for recipes without stages; set the epochs of each stage")
-    each = sum(estimate_seconds(one, data) for one in (recipe, *others)) / recipe.epochs
-    each *= trainings
+    own = estimate_seconds(recipe, data)
+    rest = sum(own if one is recipe else estimate_seconds(one, data) for one in others)
+    each = trainings * (own + rest) / recipe.epochs
     if each > seconds:
         raise UserError(
             f"a budget of {seconds:.3g} s is too short for one epoch, which takes about "

@@ -47,11 +47,12 @@ class Gain:
         """How much lower the error is with unlabeled images; negative if it is higher."""
         return self.labels_only_error - self.error
 
-    def describe(self, labels_only: object = "labels-only") -> list[str]:
+    def describe(self, labels_only: object = "labels-only", is_refit: bool = False) -> list[str]:
         """Say in plain sentences what was gained, and if it was lost, which model is used.
 
         Args:
             labels_only: the folder of the run on the labels alone.
+            is_refit: whether what is used is trained once more before it predicts or is exported.
         """
         low, high = self.interval if self.points >= 0 else (-self.interval[1], -self.interval[0])
         chance = "; this may be chance" if low <= 0 else ""
@@ -70,9 +71,10 @@ class Gain:
                 "time: the training was too short to compare; train longer."
             )
         if self.labels_only_used:
+            users = "label and the report" if is_refit else "predict, label, export and the report"
             sentences.append(
-                "So predict, label, export and the report use the model from the labels alone, in "
-                f"{labels_only}; as these labels chose it, its error may be too optimistic."
+                f"So {users} use the model from the labels alone, in {labels_only}; as these "
+                "labels chose it, its error may be too optimistic."
             )
         elif self.points < 0:
             why = (

@@ -118,7 +118,12 @@ class Run:
     def deployed(self) -> "Run":
         """The run whose model predicts and is exported: ``refit`` if there is one, or ``used``."""
         used = self.used  # raises if the run has not finished
-        return self.refit if self.refit.result.is_file() else used
+        return self.refit if self.wants_refit and self.refit.result.is_file() else used
+
+    @property
+    def wants_refit(self) -> bool:
+        """Whether there is to be a run ``refit``."""
+        return bool(self.read_about().get("refit"))
 
     @classmethod
     def create(

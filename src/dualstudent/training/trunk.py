@@ -74,8 +74,8 @@ def use_trunk_within(
         The recipe with the numbers of views that there are, and the data.
 
     Raises:
-        UserError: if not even one view of each kind can be computed in time; or as
-            :func:`use_trunk`.
+        TrunkTooSlow: if not even one view of each kind can be computed in time.
+        UserError: as :func:`use_trunk`.
     """
     assert recipe.trunk is not None
     found, most = None, recipe.trunk
@@ -91,7 +91,7 @@ def use_trunk_within(
             found = fewer, use_trunk(fewer, data, watch)
         except _TooLong as error:
             if found is None:
-                raise UserError(
+                raise TrunkTooSlow(
                     f"the features of {most.name} at {most.image_size} pixels take about "
                     f"{math.ceil(error.seconds)} s here, even with one view of each kind, and the "
                     f"budget leaves {math.floor(seconds)} s for them; give more time, or take a "
@@ -100,6 +100,10 @@ def use_trunk_within(
             break
     assert found is not None
     return found
+
+
+class TrunkTooSlow(UserError):
+    """The features of a trunk take more time than there is."""
 
 
 class _TooLong(Exception):

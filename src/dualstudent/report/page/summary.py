@@ -34,7 +34,7 @@ def name_error(run: RunData) -> str:
     """What :func:`find_error` is the error of."""
     if run.evaluation is None:
         return "error in cross-validation"
-    use = "" if run.refit else ", which predict uses"
+    use = "" if run.is_refit else ", which predict uses"
     return f"{run.part} error of {run.evaluation.network}{use}"
 
 

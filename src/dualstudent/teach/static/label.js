@@ -11,6 +11,7 @@ let isFetching = false;
 let isEmpty = false;
 let revealed = -1;
 let saving = Promise.resolve();
+let lost = null; // the image whose picture did not come
 const unsaved = new Set(); // images whose answers are on their way
 const tiles = new Tiles("Images to label", { onChange: () => showThinking() });
 const thinks = find("thinks");
@@ -19,7 +20,8 @@ const kept = new Map(); // pictures that are loaded ahead
 const current = () => (isGrid ? tiles.items[tiles.at] : queue[0]);
 
 async function fill() {
-  if (isFetching || queue.length >= (isGrid ? GRID : AHEAD)) return;
+  // Nothing is shown before the state is known, since no answer could be taken.
+  if (!state || isFetching || queue.length >= (isGrid ? GRID : AHEAD)) return;
   isFetching = true;
   try {
     const wanted = (isGrid ? GRID : AHEAD + 2) - queue.length;
@@ -42,9 +44,10 @@ async function fill() {
   }
 }
 
-// Nothing is shown before the state is known, since no answer could be taken.
 export function refill() {
-  if (state && !queue.length) fill();
+  if (!queue.length) fill();
+  else if (lost && queue[0] === lost) show();
+  lost = null;
 }
 
 function load(number) {
@@ -112,13 +115,14 @@ function describeTile(item) {
 
 // A picture fails because it cannot be read, or because the program is gone: then it stays.
 async function reconsider(item) {
+  let found = null;
   try {
-    await fetch(picture(item.number, 1600));
+    found = await fetch(picture(item.number, 1600));
   } catch (error) {
     complain(error);
-    return;
   }
-  pass(item);
+  if (found && !found.ok) pass(item);
+  else lost = item; // tried again soon
 }
 
 // A picture that cannot be shown is listed by the program, and nobody is asked for it.
