@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[1]
 MODULES = {"dualstudent.losses", "dualstudent.mixing", "dualstudent.stability"}
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")]
 PROGRAMS = [*ROOT.glob("benchmarks/*.py"), *ROOT.glob("examples/*.py")]
-# It simulates a person who labels, with parts that a user never calls alone.
-INNER = {"teach"}
+# These simulate a person who labels, and `train --data`, with parts that a user never calls alone.
+INNER = {"teach", "choose_method"}
 
 
 def imported(path: Path) -> Iterator[tuple[str, str]]:
