@@ -1,4 +1,4 @@
-"""Was it worth it? A run beside the labels alone, and beside baselines on the same features."""
+"""Was it worth it? A run beside labels alone and beside baselines, and then on all labels."""
 
 import math
 import shlex
@@ -138,8 +138,8 @@ def should_refit(recipe: Recipe, data: PreparedData) -> bool:
 def refit_on_all_labels(run: Run, callbacks: Callback | Sequence[Callback] = ()) -> None:
     """Train the model of a finished run once more, with the labels that were held out.
 
-    What was measured on them stands for the new model, too, which has seen more. It predicts and is
-    exported from then on. Does nothing if the run does not ask for it, or has it already.
+    The new model predicts and is exported from then on. Its error is not known, as no label is left
+    to measure it; that of the run stays. Does nothing if the run does not ask for it, or has it.
 
     Args:
         run: a finished run, already compared with the labels alone.
@@ -165,7 +165,7 @@ def refit_on_all_labels(run: Run, callbacks: Callback | Sequence[Callback] = ())
 
 @contextmanager
 def _said_on(run: Run, what: str) -> Iterator[None]:
-    """Says of an interrupted part of a run what it learned from, and how the run goes on."""
+    """Say of an interrupted part of a run what it learned from, and how the run goes on."""
     try:
         yield
     except Interrupted as stop:

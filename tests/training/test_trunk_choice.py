@@ -95,9 +95,12 @@ def test_a_trunk_is_chosen_where_it_helps(tmp_path: Path) -> None:
     assert chosen.changes[:2] == ["seed=1", "trunk.name=efficientnet-lite0+2"]
     assert "wrong in 0 % by the features of efficientnet-lite0+2" in chosen.reasons["trunk.name"]
     quicker = take_quicker_trunk(chosen)
+    assert quicker is not None
     assert quicker.asked.trunk is not None
     assert (quicker.asked.trunk.name, quicker.asked.seed) == ("efficientnet-lite0", 1)
     assert "too long" in quicker.reasons["trunk.name"]
+    assert take_quicker_trunk(quicker) is None
+    assert take_quicker_trunk(choose(tmp_path / "told", "trunk.name=efficientnet-lite1")) is None
     refused = choose(tmp_path / "hidden")
     assert refused.asked.trunk is None
     assert "by pixels" in refused.reasons["network.name"]

@@ -201,9 +201,9 @@ def _choose(
     try:
         return _complete(trunk, listing, images, found, baseline, budget)
     except TrunkTooSlow:
-        if not trunk.reasons:  # the user chose it
-            raise
         quicker = take_quicker_trunk(trunk)
+        if quicker is None:
+            raise
         return _complete(quicker, listing, images, found, baseline, budget)
 
 

@@ -129,8 +129,14 @@ def choose_trunk(
     return TrunkChoice(request, with_trunk, {"trunk.name": str(found)})
 
 
-def take_quicker_trunk(choice: TrunkChoice) -> TrunkChoice:
-    """Take a quicker trunk in place of a better one that was chosen, for lack of time."""
+def take_quicker_trunk(choice: TrunkChoice) -> TrunkChoice | None:
+    """Take a quicker trunk in place of a better one, for lack of time.
+
+    Returns:
+        The other choice; None if the user chose the trunk, or there is no quicker one.
+    """
+    if not choice.reasons or set(_QUICKER) <= set(choice.changes):
+        return None
     changes = [*choice.changes, *_QUICKER]
     where = choice.asked.data.model_dump(mode="json", exclude_unset=True)
     reasons = {"trunk.name": "both trunks together take too long for the budget"}
