@@ -120,8 +120,7 @@ def _awaits_baselines(run: Run) -> bool:
 
 
 def _awaits_refit(run: Run) -> bool:
-    given_up = "refit" in run.read_result()
-    return run.wants_refit and not run.refit.result.is_file() and not given_up
+    return run.wants_refit and not run.refit.result.is_file()
 
 
 def should_refit(recipe: Recipe, data: PreparedData) -> bool:

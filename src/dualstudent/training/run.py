@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 from uuid import uuid4
 
-from dualstudent.atomic import create_folder
+from dualstudent.atomic import atomic_write, create_folder
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.splits import write_manifest
 from dualstudent.discovery import check_imports
@@ -122,8 +122,9 @@ class Run:
 
     @property
     def wants_refit(self) -> bool:
-        """Whether there is to be a run ``refit``."""
-        return bool(self.read_about().get("refit"))
+        """Whether there is, or is to be, a run ``refit``; not if its training failed."""
+        failed = self.result.is_file() and "refit" in self.read_result()
+        return bool(self.read_about().get("refit")) and not failed
 
     @classmethod
     def create(
@@ -173,7 +174,8 @@ class Run:
         if data.source is not None:
             drawn = recipe.data.find_split_seed(recipe.seed)
             of_source = data.labeled[data.labeled < len(data.source)]
-            write_manifest(self.split, data.source, of_source, drawn)
+            with atomic_write(self.split) as partial:
+                write_manifest(partial, data.source, of_source, drawn)
 
     def mend_split(self, data: PreparedData) -> None:
         """Write the choice of labels again if its file is damaged: recipe and data decide it."""
