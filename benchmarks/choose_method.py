@@ -21,21 +21,25 @@ from dualstudent import PreparedData, Transforms
 from dualstudent.data.transforms.symmetry import may_be_mirrored
 from dualstudent.recipes.chooser import ImageFacts, choose_recipe
 from dualstudent.recipes.reading import validate
+from dualstudent.trunks.shares import estimate_image_shares
 from tables import read_csv, run_trials, spread, spread_of_differences, write_table
 from validation_tasks import prepare_task
 
 RESULTS = Path(__file__).parents[1] / "results" / "methods"
-# name → the task, and whether its classes are made even
-TASKS = {
-    "SVHN": ("SVHN", False),
-    "CIFAR-10": ("CIFAR-10", False),
-    "clothing": ("clothing, 32 px", False),
-    "clothing, even": ("clothing, 32 px", True),
+# name → the task, and how many times as many images its first class is made to have as its last
+TASKS: dict[str, tuple[str, float | None]] = {
+    "SVHN": ("SVHN", None),
+    "CIFAR-10": ("CIFAR-10", None),
+    "clothing": ("clothing, 32 px", None),
+    "clothing, even": ("clothing, 32 px", 1),
+    "mnist-5k": ("mnist-5k", None),
+    "mnist-5k, uneven": ("mnist-5k", 10),
 }
 CHOSEN = "fixmatch"
 METHODS: dict[str, dict[str, Any]] = {
-    CHOSEN: {"name": "fixmatch"},
+    CHOSEN: {"name": "fixmatch", "distribution_alignment": False},
     "fixmatch, aligned": {"name": "fixmatch", "distribution_alignment": True},
+    "as chosen": {"name": "fixmatch"},  # aligned where the shares of the classes are known
     "adamatch": {"name": "adamatch"},
     "softmatch": {"name": "softmatch"},
     "flexmatch": {"name": "flexmatch"},
@@ -68,9 +72,9 @@ def find_file(task: str) -> Path:
 
 
 def try_method(task: str, method: str, seed: int) -> dict[str, float]:
-    name, even = TASKS[task]
+    name, ratio = TASKS[task]
     per_class = PER_CLASS.get(method, 10)
-    prepare = partial(prepare_task, name, per_class, seed, gray=True, even=even)
+    prepare = partial(prepare_task, name, per_class, seed, gray=True, ratio=ratio)
     facts = state_facts(prepare(transforms=Transforms()))
     wanted: dict[str, Any] = {"method": METHODS.get(method, METHODS[CHOSEN])}
     if method == LONGER:
@@ -83,7 +87,10 @@ def try_method(task: str, method: str, seed: int) -> dict[str, float]:
 
 def state_facts(data: PreparedData) -> ImageFacts:
     pixels = data.train.read_pixels(data.labeled)
-    assert pixels is not None
+    everything = data.train.read_pixels(torch.arange(len(data.labels)))
+    assert pixels is not None and everything is not None
+    known = torch.full_like(data.labels, -1).index_copy(0, data.labeled, data.labels[data.labeled])
+    shares = estimate_image_shares(everything, known, len(data.classes))
     return ImageFacts(
         channels=1,
         size=pixels.shape[-1],
@@ -91,6 +98,7 @@ def state_facts(data: PreparedData) -> ImageFacts:
         unlabeled=len(data.unlabeled),
         may_be_mirrored=may_be_mirrored(pixels, data.labels[data.labeled]),
         gpu=None,
+        shares=shares.trusted if shares else None,
     )
 
 

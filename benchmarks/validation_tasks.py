@@ -37,13 +37,16 @@ def prepare_task(
     transforms: Transforms,
     most: int = _MOST,
     gray: bool = False,
-    even: bool = False,
+    ratio: float | None = None,
 ) -> PreparedData:
-    """Labels (None: all), unlabeled images, and validation images in the place of a test part."""
+    """Labels (None: all), unlabeled images, and validation images in the place of a test part.
+
+    With a ratio, the first class has so many times as many images as the last one; 1: even classes.
+    """
     images, labels = _load(task)
-    if even:
-        images, labels = _even_out(images, labels)
-    if gray:
+    if ratio is not None:
+        images, labels = _thin_out(images, labels, ratio)
+    if gray and images.shape[-1] == 3:
         images = (images @ _LUMA).round().astype(np.uint8)[..., None]
     order = np.random.default_rng(seed).permutation(len(labels))
     held_out, rest = np.split(order, [min(2_000, int(_VALIDATION * len(order)))])
@@ -56,14 +59,14 @@ def prepare_task(
     return prepare_arrays(images[rest], known, held, transforms)
 
 
-def _even_out(
-    images: NDArray[np.uint8], labels: NDArray[np.int64]
+def _thin_out(
+    images: NDArray[np.uint8], labels: NDArray[np.int64], ratio: float
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """As many images of each class; classes that are rarer than usual are left out."""
+    """Class by class fewer images; classes that are rarer than usual are left out."""
     counts = np.bincount(labels)
     kept = np.flatnonzero(counts >= 0.8 * np.median(counts))
-    chosen = [np.flatnonzero(labels == label)[: counts[kept].min()] for label in kept]
-    sizes = [len(each) for each in chosen]
+    sizes = (counts[kept].min() * np.geomspace(1, 1 / ratio, len(kept))).round().astype(int)
+    chosen = [np.flatnonzero(labels == k)[:n] for k, n in zip(kept, sizes, strict=True)]
     return images[np.concatenate(chosen)], np.repeat(np.arange(len(kept)), sizes)
 
 

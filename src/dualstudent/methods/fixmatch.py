@@ -9,12 +9,13 @@ Optionally q is aligned with the distribution of the classes first, as in ReMixM
 prediction is exponential, as in TorchSSL; ReMixMatch's program averages the last 128 steps.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
+from dualstudent.errors import UserError
 from dualstudent.methods.distribution import align, update_average
 from dualstudent.methods.method import Task
 from dualstudent.methods.pseudo_labels import (
@@ -24,6 +25,9 @@ from dualstudent.methods.pseudo_labels import (
     PseudoLabels,
     Threshold,
 )
+
+
+Share = Annotated[float, Field(gt=0, le=1)]
 
 
 class FixMatchSettings(PseudoLabelOptions):
@@ -36,8 +40,9 @@ class FixMatchSettings(PseudoLabelOptions):
     distribution_alignment: bool = Field(
         False, description="align predictions with the distribution of the classes"
     )
-    alignment_target: Literal["labeled", "uniform"] = Field(
-        "labeled", description="classes as among the labeled samples, or equally many of each"
+    alignment_target: Literal["labeled", "uniform"] | tuple[Share, ...] = Field(
+        "labeled",
+        description="classes as among the labeled samples, equally many of each, or these shares",
     )
     decay: Decay = Field(0.999, description="of the average prediction that is aligned")
 
@@ -68,11 +73,21 @@ class FixMatch(PseudoLabelMethod):
     def begin(self, task: Task) -> None:
         if not self.settings.distribution_alignment:
             return
-        counts = torch.ones(task.classes)
-        if self.settings.alignment_target == "labeled" and task.label_counts is not None:
-            counts = torch.tensor(task.label_counts, dtype=torch.float32)
-        self.register_buffer("target", counts / counts.sum(), persistent=False)
+        shares = self._find_shares(task)
+        self.register_buffer("target", shares / shares.sum(), persistent=False)
         self.register_buffer("average", torch.zeros(task.classes))
+
+    def _find_shares(self, task: Task) -> Tensor:
+        target = self.settings.alignment_target
+        if target == "uniform" or (target == "labeled" and task.label_counts is None):
+            return torch.ones(task.classes)
+        shares = task.label_counts if target == "labeled" else target
+        if len(shares) != task.classes:
+            raise UserError(
+                f"method.alignment_target has {len(shares)} shares; there are {task.classes} "
+                "classes, and it needs one for each"
+            )
+        return torch.tensor(shares, dtype=torch.float32)
 
     def choose(self, weak: Tensor, labeled: Tensor, indices: Tensor) -> PseudoLabels:
         if self.settings.distribution_alignment:

@@ -59,6 +59,7 @@ class ImageFacts:
         gpu: the GPU that is used; None for a CPU.
         on_features: whether the features of a trunk take the place of the images.
         tuned: name of the pretrained network that is to be trained; None for another one.
+        shares: of the classes among the unlabeled images; empty if even; None if unknown.
     """
 
     channels: int
@@ -69,6 +70,7 @@ class ImageFacts:
     gpu: Literal["cuda", "mps"] | None
     on_features: bool = False
     tuned: str | None = None
+    shares: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,7 @@ def choose_recipe(facts: ImageFacts, wanted: Table | None = None) -> Choice:
         "batch.labeled": _explain_labeled(labeled, facts.labeled),
         "batch.size": _explain_batch(batch, facts.unlabeled),
         "schedule.epochs": f"of {per_epoch:,} steps each, {epochs * per_epoch:,} in all",
+        **_explain_alignment(facts, find_method(wanted)),
         **why_views,
         **_explain_tuning(facts),
     }
@@ -140,7 +143,7 @@ def make_table(
     chosen = {
         "transforms": views,
         "network": network,
-        "method": _choose_method(name, epochs, shape),
+        "method": _choose_method(name, epochs, shape) | _choose_alignment(facts, name),
         "batch": dict(batch),
         "optimizer": _choose_optimizer(facts, name, trained, shape),
         "schedule": _make_schedule(epochs, wanted),
@@ -209,6 +212,23 @@ def _choose_method(name: str, epochs: int, shape: tuple[int, ...]) -> Table:
     if len(shape) == 1 and name == "fixmatch":
         own = {"pseudo_label_threshold": _HEAD_THRESHOLD}
     return {"name": name} | suit_method(name, epochs, shape) | own
+
+
+def _choose_alignment(facts: ImageFacts, method: str) -> Table:
+    """Align what FixMatch predicts with the shares of the classes, where they are known."""
+    if method != _METHOD or facts.shares is None:
+        return {}
+    target = list(facts.shares) or "uniform"
+    return {"distribution_alignment": True, "alignment_target": target}
+
+
+def _explain_alignment(facts: ImageFacts, method: str) -> dict[str, str]:
+    if not _choose_alignment(facts, method):
+        return {}
+    why = "a quick classifier finds these shares of the classes among the unlabeled images"
+    if not facts.shares:
+        why = "a quick classifier finds about equally many unlabeled images of each class"
+    return {"method.alignment_target": why}
 
 
 def _find_network(chosen: Table, wanted: Table) -> str:

@@ -1,0 +1,141 @@
+"""How many of the unlabeled images are of each class? Estimated from a few labels, in seconds.
+
+Lipton, Wang and Smola, "Detecting and correcting for label shift with black box predictors" (ICML
+2018): a classifier that is wrong in known ways still counts well. With C_kc the mean probability of
+class c for images of class k whose labels were hidden, and q that for unlabeled images, the shares w
+solve Cᵀw = q. As both are measured on few images, they are drawn a little to even shares:
+
+    w = argmin |Cᵀw − q|² + λ |w − 1/K|²
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
+from torch import Tensor
+from torch.nn import functional as F
+
+from dualstudent.generators import make_generator
+from dualstudent.trunks.patches import SIDE, PatchFeatures
+from dualstudent.trunks.propagation import Labels, Probabilities, Vectors
+
+_PENALTY = 0.02  # λ
+_INVERSE_PENALTY = 1.0  # of logistic regression, on vectors whose values have a deviation of 1
+_FOLDS, _DRAWS = 5, 100
+_MOST = 1000  # unlabeled images, and as many labeled ones, that are looked at
+_SURE = 0.15  # distance by chance up to which shares are trusted
+_CHANCE = 2.0  # times the usual distance by chance, within which shares count as even
+
+
+@dataclass(frozen=True)
+class ClassShares:
+    """An estimate of the shares of the classes.
+
+    Distances are half of the sum of the differences: the share of images to be relabeled.
+
+    Attributes:
+        shares: (K,), their sum is 1.
+        deviation: how far they are from others that the same number of labels might give, on
+            average.
+    """
+
+    shares: NDArray[np.float64]
+    deviation: float
+
+    @property
+    def trusted(self) -> tuple[float, ...] | None:
+        """The shares, empty if they are even; None if the labels do not tell enough."""
+        if self.deviation > _SURE:
+            return None
+        return () if self.is_even else tuple(self.shares.round(3).tolist())
+
+    @property
+    def is_even(self) -> bool:
+        """Whether the shares are no further from even ones than by chance."""
+        even = 1 / len(self.shares)
+        return measure_distance(self.shares, even) <= _CHANCE * self.deviation
+
+
+def estimate_shares(
+    vectors: Vectors, labels: Labels, classes: int, seed: int = 0
+) -> ClassShares | None:
+    """Estimate the shares of the classes among the images without a label.
+
+    Args:
+        vectors: (N, d), features of all images.
+        labels: (N,) int64, −1 where unknown.
+        classes: K.
+        seed: of the hidden parts and the draws.
+
+    Returns:
+        The estimate; None if a class has fewer than two labels, or all have one.
+
+    Example:
+        >>> vectors = np.repeat(np.float32([[1, 0], [0, 1]]), [10, 30], axis=0)
+        >>> labels = np.full(40, -1)
+        >>> labels[:5], labels[-5:] = 0, 1
+        >>> found = estimate_shares(vectors, labels, classes=2)
+        >>> found.shares.round(1), found.is_even
+        (array([0.2, 0.8]), False)
+    """
+    known = labels >= 0
+    counts = np.bincount(labels[known], minlength=classes)
+    if counts.min() < 2 or known.all():
+        return None
+    scaled, given = vectors / vectors.std(), labels[known]
+    line = LogisticRegression(C=_INVERSE_PENALTY, max_iter=1000)
+    folds = StratifiedKFold(min(_FOLDS, counts.min()), shuffle=True, random_state=seed)
+    hidden = cross_val_predict(line, scaled[known], given, cv=folds, method="predict_proba")
+    found = line.fit(scaled[known], given).predict_proba(scaled[~known]).mean(axis=0)
+    shares = _solve(hidden, given, found)
+    generator = np.random.default_rng(seed)
+    others = []
+    for _ in range(_DRAWS):
+        drawn = [generator.choice(np.flatnonzero(given == k), n) for k, n in enumerate(counts)]
+        rows = np.concatenate(drawn)
+        others.append(measure_distance(_solve(hidden[rows], given[rows], found), shares))
+    return ClassShares(shares, float(np.mean(others)))
+
+
+def estimate_image_shares(
+    pixels: Tensor, labels: Tensor, classes: int, seed: int = 0
+) -> ClassShares | None:
+    """Estimate the shares of the classes among unlabeled images, by the patches that they have.
+
+    Args:
+        pixels: (N, channels, H, W) uint8; of many images, some are looked at.
+        labels: (N,) int64, −1 where unknown.
+        classes: K.
+        seed: of what is drawn.
+
+    Returns:
+        The estimate; None if a class has fewer than two labels, or all have one.
+    """
+    order = torch.randperm(len(labels), generator=make_generator(seed, "shares"))
+    known = labels[order] >= 0
+    chosen = torch.cat([order[each][:_MOST] for each in (known, ~known)])
+    images = pixels[chosen].float() / 255
+    if (largest := max(images.shape[2:])) > SIDE:
+        images = F.interpolate(images, scale_factor=SIDE / largest, mode="area")
+    vectors = PatchFeatures(images, seed)(images)
+    return estimate_shares(vectors, labels[chosen].numpy(), classes, seed)
+
+
+def measure_distance(shares: NDArray[np.float64], others: NDArray[np.float64] | float) -> float:
+    """Measure how far shares (K,) are from others, in [0, 1]: total variation."""
+    return float(np.abs(shares - others).sum() / 2)
+
+
+def _solve(
+    hidden: Probabilities, labels: Labels, found: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    classes = len(found)
+    means = np.stack([hidden[labels == k].mean(axis=0) for k in range(classes)])
+    penalty = _PENALTY * np.eye(classes)
+    wanted = means @ found + _PENALTY / classes
+    shares: NDArray[np.float64] = np.linalg.solve(means @ means.T + penalty, wanted)
+    shares = shares.clip(_PENALTY / classes)  # no class is ruled out
+    return shares / shares.sum()
