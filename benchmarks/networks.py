@@ -172,6 +172,7 @@ def write_results(rows: list[dict[str, Any]]) -> None:
             axis.plot(BUDGETS, line, marker="o", label=design)
         axis.set(xscale="log", xlabel="seconds of one core", xticks=BUDGETS)
         axis.set_xticklabels(map(str, BUDGETS))
+        axis.minorticks_off()
         light_frame(axis, title)
     axes[0].set_ylabel("validation error in %")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
