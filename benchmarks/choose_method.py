@@ -12,9 +12,10 @@ called again. Writes `results/methods/`.
 import argparse
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
+from torch import Tensor
 
 from choose_defaults import train_once
 from dualstudent import PreparedData, Transforms
@@ -86,11 +87,12 @@ def try_method(task: str, method: str, seed: int) -> dict[str, float]:
 
 
 def state_facts(data: PreparedData) -> ImageFacts:
-    pixels = data.train.read_pixels(data.labeled)
-    everything = data.train.read_pixels(torch.arange(len(data.labels)))
-    assert pixels is not None and everything is not None
+    def read(positions: Tensor) -> Tensor:
+        return cast(Tensor, data.train.read_pixels(positions))
+
+    pixels = read(data.labeled)
     known = torch.full_like(data.labels, -1).index_copy(0, data.labeled, data.labels[data.labeled])
-    shares = estimate_image_shares(everything, known, len(data.classes))
+    shares = estimate_image_shares(read, known, len(data.classes))
     return ImageFacts(
         channels=1,
         size=pixels.shape[-1],

@@ -262,7 +262,8 @@ def test_a_second_training_that_diverges_costs_no_result(
     monkeypatch.setattr(worth_module, "train_or_resume", diverge)
     with pytest.warns(UserWarning, match="not trained on all labels: the loss is no longer"):
         refit_on_all_labels(run)
-    assert not is_unfinished(run) and not run.wants_refit
+    assert not is_unfinished(run)
+    assert not run.wants_refit
     assert run.deployed == run
 
 

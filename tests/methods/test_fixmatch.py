@@ -7,6 +7,7 @@ import torch
 from pydantic import ValidationError
 
 from dualstudent.batch import Batch
+from dualstudent.errors import UserError
 from dualstudent.methods import FixMatch, FixMatchSettings
 from tests.support.linear_student import LinearSoftmax, probabilities
 from tests.support.strong_views import (
@@ -59,9 +60,12 @@ def test_gradient_comes_from_strong_and_labeled_views_only() -> None:
     np.testing.assert_allclose(gradient.numpy(), expected, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize(("target", "shares"), [("labeled", [2, 1, 1]), ("uniform", [1, 1, 1])])
+@pytest.mark.parametrize(
+    ("target", "shares"),
+    [("labeled", [2, 1, 1]), ("uniform", [1, 1, 1]), ((0.5, 0.3, 0.2), [5, 3, 2])],
+)
 def test_alignment_scales_predictions_by_the_wanted_over_the_average_distribution(
-    target: str, shares: list[int]
+    target: str | tuple[float, ...], shares: list[int]
 ) -> None:
     method = fixmatch(
         pseudo_label_threshold=0.7, distribution_alignment=True, alignment_target=target, decay=0.9
@@ -95,6 +99,12 @@ def test_without_label_counts_all_classes_are_wanted_equally() -> None:
     method = FixMatch([LinearSoftmax(0)], FixMatchSettings(distribution_alignment=True))
     method.begin(replace(TASK, label_counts=None))
     assert method.target.tolist() == pytest.approx([1 / 3] * 3)
+
+
+def test_shares_of_another_number_of_classes_are_refused() -> None:
+    settings = FixMatchSettings(distribution_alignment=True, alignment_target=(0.5, 0.5))
+    with pytest.raises(UserError, match="alignment_target has 2 shares; there are 3 classes"):
+        FixMatch([LinearSoftmax(0)], settings).begin(TASK)
 
 
 def test_if_all_samples_are_labeled_strong_views_learn_labels_and_pseudo_labels() -> None:

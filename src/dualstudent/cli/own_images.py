@@ -23,7 +23,7 @@ from dualstudent.data.images.listing import Listing
 from dualstudent.data.prepare import OWN_IMAGE_SIZE, prepare
 from dualstudent.data.prepared import PreparedData
 from dualstudent.progress import show_progress
-from dualstudent.recipes.own_images import choose_form, complete_recipe
+from dualstudent.recipes.own_images import choose_form, complete_recipe, find_shares
 from dualstudent.recipes.schema import Recipe
 from dualstudent.report.format import format_estimate
 from dualstudent.training.forecast import estimate_seconds, fit_epochs
@@ -49,6 +49,7 @@ class _Chosen:
     reasons: dict[str, str]
     data: PreparedData
     found: DataCheck
+    shares: tuple[float, ...] | None  # of the classes among the unlabeled images
 
     @property
     def refit(self) -> bool:  # on all labels, in the end
@@ -145,7 +146,7 @@ def _fit_into(budget: float, left: float, chosen: _Chosen) -> _Chosen:
         if chosen.recipe.trunk is not None and epochs >= chosen.recipe.epochs:
             return chosen  # heads on features are done by then; more would only fit the few labels
         changes = [*chosen.changes, f"schedule.epochs={epochs}"]
-        recipe, _ = complete_recipe(chosen.asked, chosen.found, changes)
+        recipe, _ = complete_recipe(chosen.asked, chosen.found, changes, shares=chosen.shares)
         opponent = make_opponent(recipe, chosen.data) if chosen.opponent else None
         why = f"as many as fit into {format_estimate(budget)} here"
         parts = {
@@ -216,7 +217,8 @@ def _complete(
     budget: float | None,
 ) -> _Chosen:
     asked, changes = trunk.asked, trunk.changes
-    recipe, reasons = complete_recipe(asked, found, changes)
+    shares = find_shares(asked, images)
+    recipe, reasons = complete_recipe(asked, found, changes, shares=shares)
     for key, reason in trunk.reasons.items():
         reasons[key] = f"{reasons[key]}; {reason}"
     if recipe.data.channels != images.pixels.shape[1]:  # gray images that are stored in color
@@ -231,7 +233,7 @@ def _complete(
             if recipe.trunk != most:
                 reasons[f"trunk.{key}"] = "as many as can be computed in half of the budget"
     opponent = make_opponent(recipe, data) if baseline else None
-    return _Chosen(asked, changes, recipe, opponent, reasons, data, found)
+    return _Chosen(asked, changes, recipe, opponent, reasons, data, found, shares)
 
 
 def _decode(listing: Listing, size: int, channels: Channels) -> DecodedImages:

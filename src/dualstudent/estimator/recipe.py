@@ -4,16 +4,24 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import torch
 
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import ImageSamples
 from dualstudent.data.transforms.symmetry import may_be_mirrored
 from dualstudent.errors import UserError
 from dualstudent.methods import list_settings
-from dualstudent.recipes.chooser import ImageFacts, choose_recipe, suit_method, uses_strong_views
+from dualstudent.recipes.chooser import (
+    ImageFacts,
+    choose_recipe,
+    find_method,
+    suit_method,
+    uses_strong_views,
+)
 from dualstudent.recipes.reading import merge, validate
 from dualstudent.recipes.schema import DeviceSettings, Recipe
 from dualstudent.settings import Table
+from dualstudent.trunks.shares import estimate_image_shares
 
 # For feature vectors.
 _METHOD, _EPOCHS = "dual-student", 100
@@ -90,8 +98,21 @@ def _choose_for_images(wanted: Table, images: ImageSamples, data: PreparedData) 
         may_be_mirrored=may_be_mirrored(images.pixels[data.labeled], data.labels[data.labeled]),
         gpu=device.gpu,
         on_features="trunk" in wanted,
+        shares=_find_shares(wanted, images, data),
     )
     return choose_recipe(facts, wanted).table
+
+
+def _find_shares(
+    wanted: Table, images: ImageSamples, data: PreparedData
+) -> tuple[float, ...] | None:
+    """The shares of the classes among the unlabeled images, where they are of use."""
+    if "trunk" in wanted or find_method(wanted) != "fixmatch" or data.is_target is not None:
+        return None
+    labels = torch.full_like(data.labels, -1)
+    labels[data.labeled] = data.labels[data.labeled]
+    found = estimate_image_shares(images.pixels.__getitem__, labels, len(data.classes))
+    return found.trusted if found else None
 
 
 def _choose_for_vectors(wanted: Table, data: PreparedData) -> Table:

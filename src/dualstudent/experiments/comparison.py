@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import cast
 
 from dualstudent.atomic import atomic_write
-from dualstudent.data.images.cache import decode_images, measure_images
+from dualstudent.data.images.cache import DecodedImages, decode_images, measure_images
 from dualstudent.data.images.check import DataCheck, check_images
 from dualstudent.data.prepare import DataSettings, prepare
 from dualstudent.data.prepared import PreparedData
@@ -29,6 +29,7 @@ from dualstudent.recipes.length import set_length
 from dualstudent.recipes.own_images import (
     choose_form,
     complete_recipe,
+    find_shares,
     locate_images,
     validate_request,
 )
@@ -189,28 +190,30 @@ def _start_from_images(
 ) -> tuple[_Build, int | str]:
     """How a recipe is chosen for own images, each to suit its method, and the number of labels."""
     where = locate_images(path)
-    changes, found = _examine_images(validate_request(where, shared), shared, progress)
+    changes, images, found = _examine_images(validate_request(where, shared), shared, progress)
 
     def build(labels: int | str, own: list[str]) -> Recipe:
         wanted = [*changes, f"data.labels={labels}", *own]
         asked = validate_request(where, wanted)
-        return complete_recipe(asked, found, wanted, cross_validated=False)[0]
+        shares = find_shares(asked, images)
+        return complete_recipe(asked, found, wanted, cross_validated=False, shares=shares)[0]
 
     return build, "all"
 
 
 def _examine_images(
     asked: Recipe, shared: list[str], progress: Progress | None
-) -> tuple[Sequence[str], DataCheck]:
-    """Settings that suit the images, with a trunk if it helps, and the check of the images."""
+) -> tuple[Sequence[str], DecodedImages, DataCheck]:
+    """Settings that suit the images, with a trunk if it helps, the images, and their check."""
     listing = asked.data.list_images()
     measured = measure_images(listing, progress=progress)
     trunk = choose_trunk(asked, listing, shared, measured, progress)
     size, channels = choose_form(trunk.asked, *measured)
-    found = check_images(decode_images(listing, size, channels, progress=progress))
+    images = decode_images(listing, size, channels, progress=progress)
+    found = check_images(images)
     if found.has_errors:
         raise UserError(f"{found.name} has errors; 'dualstudent check' says which")
-    return trunk.changes, found
+    return trunk.changes, images, found
 
 
 def _prepare_cells(

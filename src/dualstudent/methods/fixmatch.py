@@ -26,8 +26,8 @@ from dualstudent.methods.pseudo_labels import (
     Threshold,
 )
 
-
-Share = Annotated[float, Field(gt=0, le=1)]
+# TOML has lists only.
+Shares = Annotated[tuple[Annotated[float, Field(gt=0, le=1)], ...], Field(strict=False)]
 
 
 class FixMatchSettings(PseudoLabelOptions):
@@ -40,7 +40,7 @@ class FixMatchSettings(PseudoLabelOptions):
     distribution_alignment: bool = Field(
         False, description="align predictions with the distribution of the classes"
     )
-    alignment_target: Literal["labeled", "uniform"] | tuple[Share, ...] = Field(
+    alignment_target: Literal["labeled", "uniform"] | Shares = Field(
         "labeled",
         description="classes as among the labeled samples, equally many of each, or these shares",
     )
@@ -79,15 +79,15 @@ class FixMatch(PseudoLabelMethod):
 
     def _find_shares(self, task: Task) -> Tensor:
         target = self.settings.alignment_target
-        if target == "uniform" or (target == "labeled" and task.label_counts is None):
-            return torch.ones(task.classes)
-        shares = task.label_counts if target == "labeled" else target
-        if len(shares) != task.classes:
+        if isinstance(target, str):
+            counts = task.label_counts if target == "labeled" else None
+            return torch.tensor(counts or [1] * task.classes, dtype=torch.float32)
+        if len(target) != task.classes:
             raise UserError(
-                f"method.alignment_target has {len(shares)} shares; there are {task.classes} "
+                f"method.alignment_target has {len(target)} shares; there are {task.classes} "
                 "classes, and it needs one for each"
             )
-        return torch.tensor(shares, dtype=torch.float32)
+        return torch.tensor(target)
 
     def choose(self, weak: Tensor, labeled: Tensor, indices: Tensor) -> PseudoLabels:
         if self.settings.distribution_alignment:

@@ -4,6 +4,10 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor
+
+from dualstudent.data.images.cache import DecodedImages
 from dualstudent.data.images.check import DataCheck
 from dualstudent.data.images.decoding import Channels
 from dualstudent.data.prepare import OF_PUBLISHED
@@ -22,6 +26,7 @@ from dualstudent.recipes.chooser import (
 from dualstudent.recipes.reading import apply_changes, merge, read_recipe_table, validate
 from dualstudent.recipes.schema import Recipe
 from dualstudent.settings import Table
+from dualstudent.trunks.shares import estimate_image_shares
 
 _SIZES, _SIZES_ON_CUDA = (32, 64), (32, 64, 128, 224)
 _SMALLEST = 16  # pixels a side, enough for every network to choose from
@@ -100,8 +105,36 @@ def choose_form(asked: Recipe, typical: int, is_gray: bool) -> tuple[int, Channe
     return size, 1 if is_gray and "channels" not in data.model_fields_set else data.channels
 
 
+def find_shares(asked: Recipe, images: DecodedImages) -> tuple[float, ...] | None:
+    """Estimate how the classes are spread among the unlabeled images, where that is of use.
+
+    Args:
+        asked: recipe from :func:`validate_request`.
+        images: in the form of :func:`choose_form`.
+
+    Returns:
+        The shares, empty if they are even; None if few labels do not tell, or nobody asks.
+    """
+    listing = images.listing
+    from_scratch = asked.trunk is None and not _find_tuned(asked) and not listing.adapts
+    if not (from_scratch and asked.method.name == "fixmatch" and asked.data.labels == "all"):
+        return None
+    train = torch.tensor([*listing.labeled, *listing.unlabeled])
+    labels = torch.tensor(listing.labels)[train]
+
+    def read(positions: Tensor) -> Tensor:
+        return torch.from_numpy(images.pixels[images.rows[train[positions].numpy()]])
+
+    found = estimate_image_shares(read, labels, len(listing.classes), asked.seed)
+    return found.trusted if found else None
+
+
 def complete_recipe(
-    asked: Recipe, check: DataCheck, changes: Sequence[str], cross_validated: bool = True
+    asked: Recipe,
+    check: DataCheck,
+    changes: Sequence[str],
+    cross_validated: bool = True,
+    shares: tuple[float, ...] | None = None,
 ) -> tuple[Recipe, dict[str, str]]:
     """Choose a recipe that suits the images and the user's settings.
 
@@ -110,6 +143,7 @@ def complete_recipe(
         check: check of the images, in the form of :func:`choose_form`.
         changes: ``"key=value"`` each; they take precedence.
         cross_validated: whether labels are cross-validated if they can be; else some are held out.
+        shares: of the classes among the unlabeled images, from :func:`find_shares`.
 
     Returns:
         The recipe, and key → why it has its value.
@@ -127,6 +161,7 @@ def complete_recipe(
         gpu,
         on_features=asked.trunk is not None,
         tuned=_find_tuned(asked),
+        shares=shares,
     )
     choice = choose_recipe(facts, wanted)
     where = asked.data.model_dump(mode="json", exclude_unset=True)

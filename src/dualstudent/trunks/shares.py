@@ -2,12 +2,16 @@
 
 Lipton, Wang and Smola, "Detecting and correcting for label shift with black box predictors" (ICML
 2018): a classifier that is wrong in known ways still counts well. With C_kc the mean probability of
-class c for images of class k whose labels were hidden, and q that for unlabeled images, the shares w
-solve Cᵀw = q. As both are measured on few images, they are drawn a little to even shares:
+class c for images of class k whose labels were hidden, and q_c that for unlabeled images, the
+shares w solve Cᵀw = q. As both are measured on few images, they are drawn a little to even shares:
 
-    w = argmin |Cᵀw − q|² + λ |w − 1/K|²
+    w = argmin |Cᵀw − q|² + λ s |w − 1/K|²
+
+with s the mean squared distance of a row of C from the mean row, 1 for a classifier that is never
+wrong, so that the penalty does not hide how little a poor one tells.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,8 +30,8 @@ _PENALTY = 0.02  # λ
 _INVERSE_PENALTY = 1.0  # of logistic regression, on vectors whose values have a deviation of 1
 _FOLDS, _DRAWS = 5, 100
 _MOST = 1000  # unlabeled images, and as many labeled ones, that are looked at
-_SURE = 0.15  # distance by chance up to which shares are trusted
-_CHANCE = 2.0  # times the usual distance by chance, within which shares count as even
+_SURE = 0.18  # distance by chance up to which shares are trusted
+_CHANCE = 1.7  # times the usual distance by chance, within which shares count as even
 
 
 @dataclass(frozen=True)
@@ -38,8 +42,7 @@ class ClassShares:
 
     Attributes:
         shares: (K,), their sum is 1.
-        deviation: how far they are from others that the same number of labels might give, on
-            average.
+        deviation: how far they are from those of other draws of as many images, on average.
     """
 
     shares: NDArray[np.float64]
@@ -47,10 +50,15 @@ class ClassShares:
 
     @property
     def trusted(self) -> tuple[float, ...] | None:
-        """The shares, empty if they are even; None if the labels do not tell enough."""
+        """The shares, empty if they are even; None if the labels do not tell enough.
+
+        As they are off by about the deviation, so much of them is replaced by even shares: to find
+        too few of a rare class does more harm than too many.
+        """
         if self.deviation > _SURE:
             return None
-        return () if self.is_even else tuple(self.shares.round(3).tolist())
+        mixed = (1 - self.deviation) * self.shares + self.deviation / len(self.shares)
+        return () if self.is_even else tuple(mixed.round(3).tolist())
 
     @property
     def is_even(self) -> bool:
@@ -81,32 +89,34 @@ def estimate_shares(
         >>> found.shares.round(1), found.is_even
         (array([0.2, 0.8]), False)
     """
-    known = labels >= 0
-    counts = np.bincount(labels[known], minlength=classes)
-    if counts.min() < 2 or known.all():
+    if not _can_estimate(labels, classes):
         return None
+    known = labels >= 0
     scaled, given = vectors / vectors.std(), labels[known]
+    counts = np.bincount(given)
     line = LogisticRegression(C=_INVERSE_PENALTY, max_iter=1000)
     folds = StratifiedKFold(min(_FOLDS, counts.min()), shuffle=True, random_state=seed)
     hidden = cross_val_predict(line, scaled[known], given, cv=folds, method="predict_proba")
-    found = line.fit(scaled[known], given).predict_proba(scaled[~known]).mean(axis=0)
+    found = line.fit(scaled[known], given).predict_proba(scaled[~known])
     shares = _solve(hidden, given, found)
     generator = np.random.default_rng(seed)
-    others = []
+    distances = []
     for _ in range(_DRAWS):
         drawn = [generator.choice(np.flatnonzero(given == k), n) for k, n in enumerate(counts)]
-        rows = np.concatenate(drawn)
-        others.append(measure_distance(_solve(hidden[rows], given[rows], found), shares))
-    return ClassShares(shares, float(np.mean(others)))
+        rows, others = np.concatenate(drawn), generator.choice(len(found), len(found))
+        redrawn = _solve(hidden[rows], given[rows], found[others])
+        distances.append(measure_distance(redrawn, shares))
+    return ClassShares(shares, float(np.mean(distances)))
 
 
 def estimate_image_shares(
-    pixels: Tensor, labels: Tensor, classes: int, seed: int = 0
+    read: Callable[[Tensor], Tensor], labels: Tensor, classes: int, seed: int = 0
 ) -> ClassShares | None:
     """Estimate the shares of the classes among unlabeled images, by the patches that they have.
 
     Args:
-        pixels: (N, channels, H, W) uint8; of many images, some are looked at.
+        read: returns the pixels (n, channels, H, W), uint8, of images by their positions (n,); of
+            many images, some are looked at.
         labels: (N,) int64, −1 where unknown.
         classes: K.
         seed: of what is drawn.
@@ -114,10 +124,12 @@ def estimate_image_shares(
     Returns:
         The estimate; None if a class has fewer than two labels, or all have one.
     """
+    if not _can_estimate(labels.numpy(), classes):
+        return None
     order = torch.randperm(len(labels), generator=make_generator(seed, "shares"))
     known = labels[order] >= 0
     chosen = torch.cat([order[each][:_MOST] for each in (known, ~known)])
-    images = pixels[chosen].float() / 255
+    images = read(chosen).float() / 255
     if (largest := max(images.shape[2:])) > SIDE:
         images = F.interpolate(images, scale_factor=SIDE / largest, mode="area")
     vectors = PatchFeatures(images, seed)(images)
@@ -129,13 +141,19 @@ def measure_distance(shares: NDArray[np.float64], others: NDArray[np.float64] | 
     return float(np.abs(shares - others).sum() / 2)
 
 
-def _solve(
-    hidden: Probabilities, labels: Labels, found: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    classes = len(found)
+def _can_estimate(labels: Labels, classes: int) -> bool:
+    counts = np.bincount(labels + 1, minlength=classes + 1)  # first those without a label
+    return bool(counts[0] > 0 and counts[1:].min() >= 2)
+
+
+def _solve(hidden: Probabilities, labels: Labels, found: Probabilities) -> NDArray[np.float64]:
+    classes = found.shape[1]
     means = np.stack([hidden[labels == k].mean(axis=0) for k in range(classes)])
-    penalty = _PENALTY * np.eye(classes)
-    wanted = means @ found + _PENALTY / classes
-    shares: NDArray[np.float64] = np.linalg.solve(means @ means.T + penalty, wanted)
-    shares = shares.clip(_PENALTY / classes)  # no class is ruled out
-    return shares / shares.sum()
+    penalty = _PENALTY * np.square(means - means.mean(axis=0)).sum(axis=1).mean()
+    wanted = means @ found.mean(axis=0) + penalty / classes
+    shares: NDArray[np.float64] = np.linalg.solve(
+        means @ means.T + penalty * np.eye(classes), wanted
+    )
+    shares = shares.clip(0)
+    shares /= shares.sum()
+    return shares
