@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from dualstudent import Transform
-from dualstudent.methods import METHODS
+from dualstudent.methods import METHODS, FixMatchSettings
 from dualstudent.networks.build import build_network
 from dualstudent.networks.quick_cnn import QuickCNNSettings
 from dualstudent.networks.whitened_cnn import WhitenedCNNSettings
@@ -101,6 +101,26 @@ def test_schedule_and_evaluation_go_with_the_epochs_that_are_set() -> None:
 def test_views_are_mirrored_only_where_that_is_harmless(harmless: bool) -> None:
     views = chosen(may_be_mirrored=harmless).transforms
     assert (views.weak.flip, views.strong.flip) == (harmless, harmless)
+
+
+@pytest.mark.parametrize(
+    ("shares", "target"), [(None, None), ((), "uniform"), ((0.7, 0.3), (0.7, 0.3))]
+)
+def test_predictions_are_aligned_with_the_shares_of_the_classes_where_they_are_known(
+    shares: tuple[float, ...] | None, target: str | tuple[float, ...] | None
+) -> None:
+    aligned = {"distribution_alignment": True, "alignment_target": target} if target else {}
+    expected = FixMatchSettings.model_validate(aligned)
+    assert chosen(shares=shares).method == expected
+    choice = choose_recipe(replace(FACTS, shares=shares))
+    assert ("method.alignment_target" in choice.reasons) == (target is not None)
+
+
+def test_alignment_can_be_turned_off_and_is_of_fixmatch_alone() -> None:
+    off: Table = {"method": {"distribution_alignment": False}}
+    assert chosen(off, shares=()).method == FixMatchSettings()
+    assert "method.alignment_target" not in choose_recipe(replace(FACTS, shares=()), off).reasons
+    assert chosen({"method": {"name": "flexmatch"}}, shares=()).method.name == "flexmatch"
 
 
 def test_strong_views_are_changed_far_more_than_weak_ones() -> None:

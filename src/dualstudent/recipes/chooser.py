@@ -114,7 +114,7 @@ def choose_recipe(facts: ImageFacts, wanted: Table | None = None) -> Choice:
         "batch.labeled": _explain_labeled(labeled, facts.labeled),
         "batch.size": _explain_batch(batch, facts.unlabeled),
         "schedule.epochs": f"of {per_epoch:,} steps each, {epochs * per_epoch:,} in all",
-        **_explain_alignment(facts, find_method(wanted)),
+        **_explain_alignment(facts, wanted),
         **why_views,
         **_explain_tuning(facts),
     }
@@ -143,7 +143,7 @@ def make_table(
     chosen = {
         "transforms": views,
         "network": network,
-        "method": _choose_method(name, epochs, shape) | _choose_alignment(facts, name),
+        "method": _choose_method(name, epochs, shape) | _choose_alignment(facts, wanted),
         "batch": dict(batch),
         "optimizer": _choose_optimizer(facts, name, trained, shape),
         "schedule": _make_schedule(epochs, wanted),
@@ -214,16 +214,17 @@ def _choose_method(name: str, epochs: int, shape: tuple[int, ...]) -> Table:
     return {"name": name} | suit_method(name, epochs, shape) | own
 
 
-def _choose_alignment(facts: ImageFacts, method: str) -> Table:
+def _choose_alignment(facts: ImageFacts, wanted: Table) -> Table:
     """Align what FixMatch predicts with the shares of the classes, where they are known."""
-    if method != _METHOD or facts.shares is None:
+    asked = _look_up(wanted, "method", "distribution_alignment")
+    if find_method(wanted) != _METHOD or facts.shares is None or asked is not None:
         return {}
     target = list(facts.shares) or "uniform"
     return {"distribution_alignment": True, "alignment_target": target}
 
 
-def _explain_alignment(facts: ImageFacts, method: str) -> dict[str, str]:
-    if not _choose_alignment(facts, method):
+def _explain_alignment(facts: ImageFacts, wanted: Table) -> dict[str, str]:
+    if not _choose_alignment(facts, wanted):
         return {}
     why = "a quick classifier finds these shares of the classes among the unlabeled images"
     if not facts.shares:
