@@ -27,14 +27,16 @@ from tables import read_csv, run_trials, spread, spread_of_differences, write_ta
 from validation_tasks import prepare_task
 
 RESULTS = Path(__file__).parents[1] / "results" / "methods"
-# name → the task, and how many times as many images its first class is made to have as its last
-TASKS: dict[str, tuple[str, float | None]] = {
-    "SVHN": ("SVHN", None),
-    "CIFAR-10": ("CIFAR-10", None),
-    "clothing": ("clothing, 32 px", None),
-    "clothing, even": ("clothing, 32 px", 1),
-    "mnist-5k": ("mnist-5k", None),
-    "mnist-5k, uneven": ("mnist-5k", 10),
+# name → the task, and how it is changed
+TASKS: dict[str, tuple[str, dict[str, Any]]] = {
+    "SVHN": ("SVHN", {}),
+    "CIFAR-10": ("CIFAR-10", {}),
+    "clothing": ("clothing, 32 px", {}),
+    "clothing, even": ("clothing, 32 px", {"ratio": 1}),
+    "mnist-5k": ("mnist-5k", {}),
+    "mnist-5k, uneven": ("mnist-5k", {"ratio": 10}),
+    "mnist-5k, noisy": ("mnist-5k", {"noise": 0.6}),
+    "mnist-5k, noisy, uneven": ("mnist-5k", {"noise": 0.6, "ratio": 10}),
 }
 CHOSEN = "fixmatch"
 METHODS: dict[str, dict[str, Any]] = {
@@ -73,9 +75,9 @@ def find_file(task: str) -> Path:
 
 
 def try_method(task: str, method: str, seed: int) -> dict[str, float]:
-    name, ratio = TASKS[task]
+    name, changes = TASKS[task]
     per_class = PER_CLASS.get(method, 10)
-    prepare = partial(prepare_task, name, per_class, seed, gray=True, ratio=ratio)
+    prepare = partial(prepare_task, name, per_class, seed, gray=True, **changes)
     facts = state_facts(prepare(transforms=Transforms()))
     wanted: dict[str, Any] = {"method": METHODS.get(method, METHODS[CHOSEN])}
     if method == LONGER:

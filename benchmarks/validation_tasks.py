@@ -38,17 +38,23 @@ def prepare_task(
     most: int = _MOST,
     gray: bool = False,
     ratio: float | None = None,
+    noise: float = 0.0,
 ) -> PreparedData:
     """Labels (None: all), unlabeled images, and validation images in the place of a test part.
 
     With a ratio, the first class has so many times as many images as the last one; 1: even classes.
+    Noise is the standard deviation of what is added to the pixels, once and for all.
     """
     images, labels = _load(task)
     if ratio is not None:
         images, labels = _thin_out(images, labels, ratio)
     if gray and images.shape[-1] == 3:
         images = (images @ _LUMA).round().astype(np.uint8)[..., None]
-    order = np.random.default_rng(seed).permutation(len(labels))
+    generator = np.random.default_rng(seed)
+    if noise:
+        added = generator.normal(0, 255 * noise, images.shape)
+        images = (images + added).clip(0, 255).astype(np.uint8)
+    order = generator.permutation(len(labels))
     held_out, rest = np.split(order, [min(2_000, int(_VALIDATION * len(order)))])
     rest = rest[:most]
     known = np.full(len(rest), -1)

@@ -12,7 +12,7 @@ from dualstudent import resume, train
 from dualstudent.batch import Batch
 from dualstudent.generators import seeded_rng
 from dualstudent.methods import DNLL, DNLLSettings, DualStudent, DualStudentSettings, Task
-from dualstudent.methods.dnll import draw_negatives
+from dualstudent.methods.dnll import _compute_negative_loss, draw_negatives
 from dualstudent.signals import Interrupted
 from tests.support.fixed_student import FixedStudent, fixed_batch
 from tests.support.linear_student import Array, probabilities
@@ -161,3 +161,13 @@ def test_extreme_logits_give_finite_losses() -> None:
     sure = FixedStudent((1 - 1e-12, 1 - 1e-12), (0.5, 0.5))
     for loss in begun([sure, FixedStudent(*UNSURE)]).losses(batch, ramp=1.0):
         assert loss.total.isfinite()
+
+
+def test_half_precision_gives_finite_losses() -> None:
+    logits = torch.tensor([[0.0, 30.0], [0.0, 9.0]], dtype=torch.bfloat16, requires_grad=True)
+    loss = _compute_negative_loss(logits, torch.tensor([[False, True], [False, True]]))
+    expected = [-log(1e-6), log(1 + exp(9))]
+    assert loss.tolist() == pytest.approx(expected, rel=0.02)
+    loss.sum().backward()
+    assert logits.grad is not None
+    assert logits.grad.isfinite().all()

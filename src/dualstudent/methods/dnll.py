@@ -113,5 +113,6 @@ def draw_negatives(p: Tensor) -> Tensor:
 
 def _compute_negative_loss(logits: Tensor, negatives: Tensor) -> Tensor:
     """Mean of −log(1 − p_k) over the negative classes k of each sample: (B,)."""
-    doubt = -(1 - logits.softmax(dim=1) + _SMALL).log()
+    at_least = torch.promote_types(logits.dtype, torch.float32)  # bfloat16 would lose _SMALL
+    doubt = -(1 - logits.softmax(dim=1, dtype=at_least) + _SMALL).log()
     return (doubt * negatives).sum(dim=1) / negatives.sum(dim=1)

@@ -32,6 +32,7 @@ _FOLDS, _DRAWS = 5, 100
 _MOST = 1000  # unlabeled images, and as many labeled ones, that are looked at
 _SURE = 0.18  # distance by chance up to which shares are trusted
 _CHANCE = 1.7  # times the usual distance by chance, within which shares count as even
+_FURTHEST = 0.2  # distance from even shares that nobody takes for them, even if it may be chance
 
 
 @dataclass(frozen=True)
@@ -49,22 +50,25 @@ class ClassShares:
     deviation: float
 
     @property
+    def is_even(self) -> bool:
+        """Whether the shares are no further from even ones than by chance."""
+        return self._distance <= _CHANCE * self.deviation
+
+    @property
     def trusted(self) -> tuple[float, ...] | None:
         """The shares, empty if they are even; None if the labels do not tell enough.
 
         As they are off by about the deviation, so much of them is replaced by even shares: to find
         too few of a rare class does more harm than too many.
         """
-        if self.deviation > _SURE:
+        if self.deviation > _SURE or (self.is_even and self._distance > _FURTHEST):
             return None
         mixed = (1 - self.deviation) * self.shares + self.deviation / len(self.shares)
         return () if self.is_even else tuple(mixed.round(3).tolist())
 
     @property
-    def is_even(self) -> bool:
-        """Whether the shares are no further from even ones than by chance."""
-        even = 1 / len(self.shares)
-        return measure_distance(self.shares, even) <= _CHANCE * self.deviation
+    def _distance(self) -> float:
+        return measure_distance(self.shares, 1 / len(self.shares))
 
 
 def estimate_shares(
