@@ -260,6 +260,16 @@ def test_images_are_trained_by_the_recipe_that_own_images_get() -> None:
     assert classifier.recipe_["method"]["name"] == "fixmatch"
 
 
+def test_classes_are_predicted_as_often_as_they_occur_where_labels_tell() -> None:
+    images, y = digit_images(900)
+    known = np.concatenate([np.flatnonzero(y == digit)[:10] for digit in range(10)])
+    given = np.full(len(y), -1)
+    given[known] = y[known]
+    method = quick(epochs=1).fit(images, given).recipe_["method"]
+    assert (method["distribution_alignment"], method["alignment_target"]) == (True, "uniform")
+    assert not quick(epochs=1).fit(images, y).recipe_["method"]["distribution_alignment"]
+
+
 def test_what_is_given_is_kept_for_images_and_the_rest_suits_it() -> None:
     images, y = digit_images(60)
     given: dict[str, Any] = {

@@ -13,7 +13,12 @@ from dualstudent.experiments import lengths
 from dualstudent.experiments.comparison import plan_comparison
 from dualstudent.experiments.request import ComparisonRequest
 from dualstudent.experiments.schema import Cell
-from dualstudent.recipes.own_images import complete_recipe, locate_images, validate_request
+from dualstudent.recipes.own_images import (
+    complete_recipe,
+    find_shares,
+    locate_images,
+    validate_request,
+)
 from dualstudent.recipes.schema import Recipe
 from tests.support.digit_files import write_digits
 from tests.support.recipes import SMALL, small_recipe
@@ -214,7 +219,7 @@ def test_own_images_get_a_chosen_recipe_and_hidden_labels(tmp_path: Path) -> Non
 
 
 def test_each_method_gets_what_is_chosen_for_it_from_own_images(tmp_path: Path) -> None:
-    digits = write_digits(tmp_path / "digits", labeled=6, unlabeled=100, test=20)
+    digits = write_digits(tmp_path / "digits", labeled=10, unlabeled=150, test=20)
     methods, changes = ("fixmatch", "dual-student", "supervised"), ("schedule.epochs=1",)
     comparison = plan_comparison(ComparisonRequest(methods, data=digits, changes=changes))
     assert any("that suit it" in remark for remark in comparison.remarks)
@@ -222,8 +227,10 @@ def test_each_method_gets_what_is_chosen_for_it_from_own_images(tmp_path: Path) 
     for name, recipe in recipes.items():
         wanted = ("schedule.epochs=1", "data.labels=all", f"method.name={name}")
         asked = validate_request(locate_images(digits), wanted)
-        found = check_images(decode_images(asked.data.list_images(), 16, 1))
-        assert recipe == complete_recipe(asked, found, wanted)[0]
+        images = decode_images(asked.data.list_images(), 16, 1)
+        shares, found = find_shares(asked, images, wanted), check_images(images)
+        assert recipe == complete_recipe(asked, found, wanted, shares=shares)[0]
+    assert recipes["fixmatch"].method.model_dump()["distribution_alignment"]
     dual_student, others = recipes["dual-student"], (recipes["fixmatch"], recipes["supervised"])
     assert dual_student.method.confidence_threshold == 0.6
     assert dual_student.optimizer.learning_rate == 0.1

@@ -113,14 +113,26 @@ def test_predictions_are_aligned_with_the_shares_of_the_classes_where_they_are_k
     expected = FixMatchSettings.model_validate(aligned)
     assert chosen(shares=shares).method == expected
     choice = choose_recipe(replace(FACTS, shares=shares))
-    assert ("method.alignment_target" in choice.reasons) == (target is not None)
+    assert ("method.distribution_alignment" in choice.reasons) == (target is not None)
 
 
 def test_alignment_can_be_turned_off_and_is_of_fixmatch_alone() -> None:
     off: Table = {"method": {"distribution_alignment": False}}
     assert chosen(off, shares=()).method == FixMatchSettings()
-    assert "method.alignment_target" not in choose_recipe(replace(FACTS, shares=()), off).reasons
+    choice = choose_recipe(replace(FACTS, shares=()), off)
+    assert "method.distribution_alignment" not in choice.reasons
     assert chosen({"method": {"name": "flexmatch"}}, shares=()).method.name == "flexmatch"
+
+
+@pytest.mark.parametrize("shares", [None, (), (0.7, 0.3)])
+def test_what_is_said_of_alignment_is_kept(shares: tuple[float, ...] | None) -> None:
+    said: Table = {"method": {"alignment_target": [0.6, 0.4]}}
+    method = FixMatchSettings(distribution_alignment=True, alignment_target=(0.6, 0.4))
+    assert chosen(said, shares=shares).method == method
+    yes: Table = {"method": {"distribution_alignment": True}}
+    found = "labeled" if shares is None else shares or "uniform"
+    aligned = {"distribution_alignment": True, "alignment_target": found}
+    assert chosen(yes, shares=shares).method == FixMatchSettings.model_validate(aligned)
 
 
 def test_strong_views_are_changed_far_more_than_weak_ones() -> None:

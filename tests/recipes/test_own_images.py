@@ -1,16 +1,25 @@
 """Recipes that are chosen for folders of images."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
 from dualstudent import UserError
+from dualstudent.data.images.cache import decode_images
 from dualstudent.data.images.check import DataCheck
 from dualstudent.networks.whitened_cnn import WhitenedCNNSettings
-from dualstudent.recipes.own_images import choose_form, complete_recipe, validate_request
+from dualstudent.recipes.own_images import (
+    choose_form,
+    complete_recipe,
+    find_shares,
+    locate_images,
+    validate_request,
+)
 from dualstudent.recipes.schema import Recipe
+from tests.support.digit_files import write_digits
 
 CHECK = DataCheck(
     name="photos",
@@ -177,3 +186,29 @@ def test_labels_that_are_set_aside_count_as_unlabeled() -> None:
 def test_a_section_that_is_no_table_is_refused(change: str) -> None:
     with pytest.raises(UserError, match=change.partition("=")[0].partition(".")[0]):
         validate_request({"path": "photos"}, [change])
+
+
+def test_the_most_frequent_classes_are_named_where_they_are_uneven() -> None:
+    asked = validate_request({"path": "photos"})
+    recipe, reasons = complete_recipe(asked, CHECK, [], shares=(0.294, 0.706))
+    assert recipe.method.model_dump()["alignment_target"] == (0.294, 0.706)
+    assert reasons["method.distribution_alignment"].endswith(": dog 71 %, cat 29 %")
+
+
+def test_shares_are_found_where_they_are_of_use(tmp_path: Path) -> None:
+    folder = write_digits(tmp_path / "digits", labeled=10, unlabeled=400, test=20)
+
+    def find(*changes: str) -> tuple[float, ...] | None:
+        asked = validate_request(locate_images(folder), changes)
+        images = decode_images(asked.data.list_images(), 16, 1)
+        return find_shares(asked, images, changes)
+
+    assert find() == ()
+    assert find("method.distribution_alignment=true") == ()
+    for change in (
+        "method.distribution_alignment=false",
+        "method.name=dual-student",
+        "data.labels=50",
+        "trunk.name=efficientnet-lite0",
+    ):
+        assert find(change) is None

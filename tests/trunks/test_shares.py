@@ -33,17 +33,22 @@ def estimate(shares: Sequence[float], apart: float, seed: int = 0) -> ClassShare
     return found
 
 
+def refuse(positions: torch.Tensor) -> torch.Tensor:
+    raise AssertionError(positions)
+
+
 @pytest.mark.parametrize("shares", [(0.25,) * 4, UNEVEN])
 def test_shares_are_found_by_a_classifier_that_is_often_wrong(shares: tuple[float, ...]) -> None:
-    vectors, labels = draw(shares, apart=2.5)
-    found = estimate(shares, apart=2.5)
-    assert np.abs(found.shares - shares).max() < 0.08
-    # Counting the answers of the nearest center is further off: it confuses a quarter.
+    assert np.abs(estimate(shares, apart=2.5).shares - shares).max() < 0.08
+
+
+def test_they_are_nearer_than_the_answers_themselves() -> None:
+    vectors, labels = draw(UNEVEN, apart=2.5)
     centers = np.stack([vectors[labels == k].mean(axis=0) for k in range(CLASSES)])
     answers = np.linalg.norm(vectors[labels < 0, None] - centers, axis=2).argmin(axis=1)
-    counted = np.bincount(answers) / len(answers)
-    if shares == UNEVEN:
-        assert np.abs(found.shares - shares).sum() < np.abs(counted - shares).sum()
+    counted = np.bincount(answers) / len(answers)  # a quarter is confused
+    found = estimate(UNEVEN, apart=2.5).shares
+    assert np.abs(found - UNEVEN).sum() < np.abs(counted - UNEVEN).sum()
 
 
 def test_even_shares_are_told_from_uneven_ones() -> None:
@@ -65,14 +70,59 @@ def test_the_deviation_is_about_the_error_that_other_labels_would_give() -> None
     assert 0.4 < np.mean([each.deviation for each in found]) / np.mean(errors) < 2.5
 
 
-def test_a_class_needs_two_labels_and_some_images_none() -> None:
+def test_two_even_classes_with_few_labels_are_rarely_taken_for_uneven() -> None:
+    generator = np.random.default_rng(0)
+    taken = []
+    for seed in range(30):
+        truth = np.repeat([0, 1], 158)
+        vectors = generator.normal(size=(316, 6)) + 2.5 * np.eye(2, 6)[truth]
+        labels = np.where(np.arange(316) % 158 < 8, truth, -1)
+        found = estimate_shares(vectors.astype(np.float32), labels, 2, seed)
+        assert found is not None
+        taken.append(bool(found.trusted))
+    assert np.mean(taken) < 0.2
+
+
+def test_no_class_is_ruled_out_even_if_none_of_it_is_found() -> None:
+    found = estimate((0.5, 0.5, 0, 0), apart=12)
+    assert found.trusted is not None
+    assert min(found.trusted) > 0
+
+
+def test_few_labels_few_images_many_classes_or_nothing_to_see_give_no_estimate() -> None:
     vectors, labels = draw(UNEVEN, apart=4)
-    assert estimate_shares(vectors[labels >= 0], labels[labels >= 0], CLASSES) is None
-    single = np.where(labels == 3, -1, labels)
-    single[np.flatnonzero(labels == 3)[0]] = 3
-    assert estimate_shares(vectors, single, CLASSES) is None
+    assert estimate_shares(vectors[:199], labels[:199], CLASSES) is None
+    assert estimate_shares(vectors, labels, classes=101) is None
+    assert estimate_shares(np.zeros_like(vectors), labels, CLASSES) is None
+    few = labels.copy()
+    few[np.flatnonzero(labels == 3)[7:]] = -1
+    assert estimate_shares(vectors, few, CLASSES) is None
     # Without reading a single image.
-    assert estimate_image_shares(pytest.fail, torch.from_numpy(single), CLASSES) is None
+    assert estimate_image_shares(refuse, torch.from_numpy(few), CLASSES) is None
+
+
+@pytest.mark.parametrize(("height", "width"), [(6, 6), (8, 64)])
+def test_images_without_a_whole_patch_give_no_estimate(height: int, width: int) -> None:
+    def read(positions: torch.Tensor) -> torch.Tensor:
+        return torch.zeros(len(positions), 1, height, width, dtype=torch.uint8)
+
+    labels = torch.tensor([0] * 8 + [1] * 8 + [-1] * 100)
+    assert estimate_image_shares(read, labels, classes=2) is None
+
+
+@pytest.mark.parametrize("seed", [0, 2**40])
+def test_labels_of_a_frequent_class_do_not_crowd_out_those_of_others(seed: int) -> None:
+    asked: list[torch.Tensor] = []
+
+    def read(positions: torch.Tensor) -> torch.Tensor:
+        asked.append(positions)
+        noise = torch.Generator().manual_seed(len(asked))
+        return torch.randint(256, (len(positions), 1, 9, 9), generator=noise, dtype=torch.uint8)
+
+    labels = torch.tensor([0] * 5000 + [1] * 8 + [-1] * 3000)
+    assert estimate_image_shares(read, labels, classes=2, seed=seed) is not None
+    seen = labels[torch.cat(asked)]
+    assert (seen + 1).bincount().tolist() == [1000, 500, 8]
 
 
 @pytest.mark.parametrize("ratio", [1, 12])

@@ -217,7 +217,7 @@ def _complete(
     budget: float | None,
 ) -> _Chosen:
     asked, changes = trunk.asked, trunk.changes
-    shares = find_shares(asked, images)
+    shares = find_shares(asked, images, changes)
     recipe, reasons = complete_recipe(asked, found, changes, shares=shares)
     for key, reason in trunk.reasons.items():
         reasons[key] = f"{reasons[key]}; {reason}"

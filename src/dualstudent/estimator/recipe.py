@@ -13,15 +13,14 @@ from dualstudent.errors import UserError
 from dualstudent.methods import list_settings
 from dualstudent.recipes.chooser import (
     ImageFacts,
+    can_align,
     choose_recipe,
-    find_method,
     suit_method,
     uses_strong_views,
 )
 from dualstudent.recipes.reading import merge, validate
 from dualstudent.recipes.schema import DeviceSettings, Recipe
 from dualstudent.settings import Table
-from dualstudent.trunks.shares import estimate_image_shares
 
 # For feature vectors.
 _METHOD, _EPOCHS = "dual-student", 100
@@ -45,7 +44,7 @@ def build_recipe(parameters: Mapping[str, Any], data: PreparedData, seed: int) -
     given = {key: _to_python(value) for key, value in parameters.items()}
     wanted = _list_wanted(given, data)
     table = (
-        _choose_for_images(wanted, data.train, data)
+        _choose_for_images(wanted, data.train, data, seed)
         if isinstance(data.train, ImageSamples)
         else _choose_for_vectors(wanted, data)
     )
@@ -86,7 +85,7 @@ def _leave_out_auto(table: Table) -> Table:
     }
 
 
-def _choose_for_images(wanted: Table, images: ImageSamples, data: PreparedData) -> Table:
+def _choose_for_images(wanted: Table, images: ImageSamples, data: PreparedData, seed: int) -> Table:
     """Choose as ``dualstudent train --data`` does."""
     channels, *sides = images.shape
     device = DeviceSettings.model_construct(**wanted["device"])  # it is validated with all else
@@ -98,20 +97,22 @@ def _choose_for_images(wanted: Table, images: ImageSamples, data: PreparedData) 
         may_be_mirrored=may_be_mirrored(images.pixels[data.labeled], data.labels[data.labeled]),
         gpu=device.gpu,
         on_features="trunk" in wanted,
-        shares=_find_shares(wanted, images, data),
+        shares=_find_shares(wanted, images, data, seed),
     )
     return choose_recipe(facts, wanted).table
 
 
 def _find_shares(
-    wanted: Table, images: ImageSamples, data: PreparedData
+    wanted: Table, images: ImageSamples, data: PreparedData, seed: int
 ) -> tuple[float, ...] | None:
     """The shares of the classes among the unlabeled images, where they are of use."""
-    if "trunk" in wanted or find_method(wanted) != "fixmatch" or data.is_target is not None:
+    if "trunk" in wanted or data.is_target is not None or not can_align(wanted):
         return None
+    from dualstudent.trunks.shares import estimate_image_shares  # noqa: PLC0415  takes long
+
     labels = torch.full_like(data.labels, -1)
     labels[data.labeled] = data.labels[data.labeled]
-    found = estimate_image_shares(images.pixels.__getitem__, labels, len(data.classes))
+    found = estimate_image_shares(images.read_pixels, labels, len(data.classes), seed)
     return found.trusted if found else None
 
 

@@ -195,7 +195,7 @@ def _start_from_images(
     def build(labels: int | str, own: list[str]) -> Recipe:
         wanted = [*changes, f"data.labels={labels}", *own]
         asked = validate_request(where, wanted)
-        shares = find_shares(asked, images)
+        shares = find_shares(asked, images, wanted)
         return complete_recipe(asked, found, wanted, cross_validated=False, shares=shares)[0]
 
     return build, "all"

@@ -26,8 +26,8 @@ from dualstudent.methods.pseudo_labels import (
     Threshold,
 )
 
-# TOML has lists only.
-Shares = Annotated[tuple[Annotated[float, Field(gt=0, le=1)], ...], Field(strict=False)]
+# Scaled to a sum of 1. TOML has lists only.
+_Shares = Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(strict=False, min_length=2)]
 
 
 class FixMatchSettings(PseudoLabelOptions):
@@ -40,9 +40,9 @@ class FixMatchSettings(PseudoLabelOptions):
     distribution_alignment: bool = Field(
         False, description="align predictions with the distribution of the classes"
     )
-    alignment_target: Literal["labeled", "uniform"] | Shares = Field(
+    alignment_target: Literal["labeled", "uniform"] | _Shares = Field(
         "labeled",
-        description="classes as among the labeled samples, equally many of each, or these shares",
+        description="classes as among the labeled samples, equally many, or a list of shares",
     )
     decay: Decay = Field(0.999, description="of the average prediction that is aligned")
 

@@ -214,22 +214,35 @@ def _choose_method(name: str, epochs: int, shape: tuple[int, ...]) -> Table:
     return {"name": name} | suit_method(name, epochs, shape) | own
 
 
+def can_align(wanted: Table) -> bool:
+    """Return whether the shares of the classes are of use: to FixMatch, unless the user says no.
+
+    Args:
+        wanted: the user's settings as a recipe table.
+    """
+    off = _look_up(wanted, "method", "distribution_alignment") is False
+    return find_method(wanted) == _METHOD and not off
+
+
 def _choose_alignment(facts: ImageFacts, wanted: Table) -> Table:
     """Align what FixMatch predicts with the shares of the classes, where they are known."""
-    asked = _look_up(wanted, "method", "distribution_alignment")
-    if find_method(wanted) != _METHOD or facts.shares is None or asked is not None:
+    if not can_align(wanted):
+        return {}
+    if _look_up(wanted, "method", "alignment_target") is not None:
+        return {"distribution_alignment": True}
+    if facts.shares is None:
         return {}
     target = list(facts.shares) or "uniform"
     return {"distribution_alignment": True, "alignment_target": target}
 
 
 def _explain_alignment(facts: ImageFacts, wanted: Table) -> dict[str, str]:
-    if not _choose_alignment(facts, wanted):
+    if "alignment_target" not in _choose_alignment(facts, wanted):
         return {}
-    why = "a quick classifier finds these shares of the classes among the unlabeled images"
+    why = "a quick classifier counts different numbers of them among the unlabeled images"
     if not facts.shares:
-        why = "a quick classifier finds about equally many unlabeled images of each class"
-    return {"method.alignment_target": why}
+        why = "a quick classifier counts about equally many of them among the unlabeled images"
+    return {"method.distribution_alignment": f"classes are predicted as often as they occur; {why}"}
 
 
 def _find_network(chosen: Table, wanted: Table) -> str:

@@ -20,18 +20,19 @@ from dualstudent.recipes.chooser import (
     LEARNING_RATES,
     UNLABELED,
     ImageFacts,
+    can_align,
     choose_recipe,
     make_table,
 )
 from dualstudent.recipes.reading import apply_changes, merge, read_recipe_table, validate
 from dualstudent.recipes.schema import Recipe
 from dualstudent.settings import Table
-from dualstudent.trunks.shares import estimate_image_shares
 
 _SIZES, _SIZES_ON_CUDA = (32, 64), (32, 64, 128, 224)
 _SMALLEST = 16  # pixels a side, enough for every network to choose from
 _TUNED_SIZES, _TUNED_SIZES_ON_GPU = (32, 160), (32, 224)  # least and most for fine-tuning
 _LABELS_TO_SPARE, _VALIDATION = 10, 0.2
+_NAMED = 5  # classes whose shares are named
 
 
 def locate_images(path: Path, **others: Path | str | None) -> Table:
@@ -105,20 +106,26 @@ def choose_form(asked: Recipe, typical: int, is_gray: bool) -> tuple[int, Channe
     return size, 1 if is_gray and "channels" not in data.model_fields_set else data.channels
 
 
-def find_shares(asked: Recipe, images: DecodedImages) -> tuple[float, ...] | None:
+def find_shares(
+    asked: Recipe, images: DecodedImages, changes: Sequence[str]
+) -> tuple[float, ...] | None:
     """Estimate how the classes are spread among the unlabeled images, where that is of use.
 
     Args:
-        asked: recipe from :func:`validate_request`.
+        asked: recipe from :func:`validate_request`, with the same changes.
         images: in the form of :func:`choose_form`.
+        changes: ``"key=value"`` each.
 
     Returns:
         The shares, empty if they are even; None if few labels do not tell, or nobody asks.
     """
     listing = images.listing
     from_scratch = asked.trunk is None and not _find_tuned(asked) and not listing.adapts
-    if not (from_scratch and asked.method.name == "fixmatch" and asked.data.labels == "all"):
+    of_use = can_align(apply_changes({}, changes)) and asked.data.labels == "all"
+    if not (from_scratch and of_use):
         return None
+    from dualstudent.trunks.shares import estimate_image_shares  # noqa: PLC0415  takes long
+
     train = torch.tensor([*listing.labeled, *listing.unlabeled])
     labels = torch.tensor(listing.labels)[train]
 
@@ -164,6 +171,8 @@ def complete_recipe(
         shares=shares,
     )
     choice = choose_recipe(facts, wanted)
+    if shares and "method.distribution_alignment" in choice.reasons:
+        choice.reasons["method.distribution_alignment"] += f": {_name_shares(check, shares)}"
     where = asked.data.model_dump(mode="json", exclude_unset=True)
     if asked.trunk is not None:
         reasons["trunk.name"] = "is not trained; its features are computed once and kept"
@@ -175,6 +184,13 @@ def complete_recipe(
             reasons["data.image_size"] = "the short side of the images, as far as time allows"
     table = choice.table | {"data": data | where}
     return validate(table, f"chosen for {asked.data.path}"), reasons | choice.reasons
+
+
+def _name_shares(check: DataCheck, shares: Sequence[float]) -> str:
+    """Name the most frequent classes with their shares."""
+    largest = sorted(zip(shares, check.labeled, strict=True), reverse=True)
+    named = [f"{name} {100 * share:.0f} %" for share, name in largest[:_NAMED]]
+    return ", ".join(named + ["…"] * (len(largest) > _NAMED))
 
 
 def _find_tuned(asked: Recipe) -> str | None:

@@ -18,7 +18,8 @@ from torch.nn import functional as F
 from dualstudent.generators import derive_seed, make_generator
 
 SIDE = 32  # pixels a side that images are reduced to
-_PATCH, _CENTERS, _REGIONS, _COMPONENTS = 7, 200, 3, 128
+PATCH = 7  # pixels a side
+_CENTERS, _REGIONS, _COMPONENTS = 200, 3, 128
 _PATCHES = 40_000  # drawn to learn from
 _CONTRAST, _WHITENING = 0.01, 0.1  # added to variances, so that flat patches stay small
 _AT_ONCE = 100  # images
@@ -65,8 +66,8 @@ class PatchFeatures:
         return torch.cat(parts).sqrt().numpy()
 
     def _pool_some(self, images: Tensor) -> Tensor:
-        height, width = (side - _PATCH + 1 for side in images.shape[2:])
-        patches = _normalize(F.unfold(images, _PATCH).transpose(1, 2))
+        height, width = (side - PATCH + 1 for side in images.shape[2:])
+        patches = _normalize(F.unfold(images, PATCH).transpose(1, 2))
         distances = torch.cdist((patches - self._mean) @ self._whitening, self._centers)
         answers = (distances.mean(dim=2, keepdim=True) - distances).clamp(min=0)
         maps = answers.transpose(1, 2).reshape(len(images), -1, height, width)
@@ -76,10 +77,10 @@ class PatchFeatures:
 
 def _draw_patches(images: Tensor, generator: torch.Generator) -> Tensor:
     """Draw normalized patches (n, channels · 49), those that show something."""
-    every = max(1, len(images) * (images.shape[2] - _PATCH + 1) ** 2 // (4 * _PATCHES))
+    every = max(1, len(images) * (images.shape[2] - PATCH + 1) ** 2 // (4 * _PATCHES))
     pieces = []
     for some in torch.split(images, _AT_ONCE):
-        patches = F.unfold(some, _PATCH).transpose(1, 2).flatten(0, 1)
+        patches = F.unfold(some, PATCH).transpose(1, 2).flatten(0, 1)
         order = torch.randperm(len(patches), generator=generator)[: len(patches) // every + 1]
         pieces.append(patches[order])
     patches = torch.cat(pieces)
