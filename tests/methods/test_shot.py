@@ -8,8 +8,10 @@ from torch import nn
 
 from dualstudent import losses, resume, train
 from dualstudent.batch import Batch
+from dualstudent.errors import UserError
 from dualstudent.methods import SHOT, DualStudent, DualStudentSHOT, SHOTSettings, Task
 from dualstudent.methods.centroids import label_by_centroids
+from dualstudent.networks import MLP
 from dualstudent.signals import Interrupted
 from tests.support.linear_student import Array, LinearSoftmax, linear_batch, probabilities
 from tests.support.recipes import small_recipe
@@ -109,6 +111,13 @@ def test_the_class_head_learns_from_labels_and_is_kept_afterwards() -> None:
     method.after_epoch(0, iter([batch]))
     torch.autograd.backward(method.losses(batch, 1.0)[0].total)
     assert reached_parts(student) == {"trunk"}  # type: ignore[arg-type]
+
+
+def test_a_network_that_is_a_class_head_alone_is_refused() -> None:
+    heads_alone = MLP(features=4, classes=3, hidden=())
+    with pytest.raises(UserError, match=r"keeps the class head .* network.hidden = \[256\]"):
+        begun(heads_alone)
+    begun(MLP(features=4, classes=3, hidden=(5,)))
 
 
 def test_target_rows_only_are_used_for_the_target() -> None:

@@ -15,12 +15,13 @@ from typing import Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dualstudent import losses
 from dualstudent.adversarial import evaluation_mode
 from dualstudent.batch import ONE_VIEW, Batch
+from dualstudent.errors import UserError
 from dualstudent.methods.centroids import label_by_centroids
 from dualstudent.methods.consistency import Weight
 from dualstudent.methods.method import Method, MethodSettings, StudentLoss, Task
@@ -70,15 +71,21 @@ class SHOT(Method):
     pseudo_labels: Tensor
 
     def begin(self, task: Task) -> None:
+        student = self.students[0]
+        kept = {id(weight) for head in _find_heads(student) for weight in head.parameters()}
+        if all(id(weight) in kept for weight in student.parameters()):
+            raise UserError(
+                "shot keeps the class head while it adapts, and this network has nothing else to "
+                "train; give it a layer, for example network.name = 'mlp', network.hidden = [256]"
+            )
         self._source_epochs = math.ceil(self.settings.source_share * task.epochs)
         self.register_buffer("adapts", torch.tensor(self._source_epochs == 0))
         self.register_buffer("pseudo_labels", torch.full((task.samples,), -1))
 
     def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:
         settings, student, adapts = self.settings, self.students[0], bool(self.adapts)
-        for part in student.modules():
-            if isinstance(part, DecoupledHeads):
-                part.requires_grad_(not adapts)
+        for head in _find_heads(student):
+            head.requires_grad_(not adapts)
         rows = batch.targets if adapts else batch.labels >= 0
         logits: Tensor = student(batch.views[0][rows]).class_logits
         given, guessed = batch.labels[rows], self.pseudo_labels[batch.indices[rows]]
@@ -107,3 +114,7 @@ class SHOT(Method):
         self.pseudo_labels.fill_(-1)
         labels = label_by_centroids(torch.cat(features), torch.cat(probabilities))
         self.pseudo_labels[torch.cat(indices)] = labels
+
+
+def _find_heads(student: nn.Module) -> list[DecoupledHeads]:
+    return [part for part in student.modules() if isinstance(part, DecoupledHeads)]

@@ -40,11 +40,11 @@ def draw_comparison(runs: FinishedRuns, part: str) -> dict[str, Figure]:
         runs, lambda of_cell: _read_curve(of_cell, _compute_mean(of_cell, "steps"))
     )
     curves.supxlabel("step")
-    curves.supylabel(f"{part} error in %")
+    curves.axes[0].set_ylabel(f"{part} error in %")
     curves.set_label(f"Learning curves: {part} error in % against training steps; {_BAND}.")
     times = _draw_panels(runs, read_accuracy)
     times.supxlabel(f"{unit} of training")
-    times.supylabel(f"{part} accuracy in %")
+    times.axes[0].set_ylabel(f"{part} accuracy in %")
     times.set_label(
         f"Accuracy against time: {part} accuracy in % against {unit} of training, evaluations "
         f"included; {_BAND}. An epoch's time is its share of the run's."
@@ -57,7 +57,11 @@ def _draw_panels(runs: FinishedRuns, read: Callable[[Sequence[Run]], Series]) ->
     columns = list(dict.fromkeys(cell.column for cell in runs))
     across = min(len(columns), _MAX_ACROSS)
     down = -(-len(columns) // across)
-    figure = Figure(figsize=(PAGE_WIDTH, 0.8 + 3.0 * down), layout="constrained")
+    # As many names side by side as the longest one allows, and room for all lines of them.
+    side_by_side = max(1, int(PAGE_WIDTH / (0.6 + 0.075 * max(map(len, rows)))))
+    lines = -(-len(rows) // side_by_side)
+    height = 0.6 + 0.22 * lines + 3.0 * down
+    figure = Figure(figsize=(PAGE_WIDTH, height), layout="constrained")
     places = figure.subplots(down, across, squeeze=False).flatten()
     for axes, column in zip(places, columns, strict=False):
         style_axes(axes, escape_math(column))
@@ -67,7 +71,7 @@ def _draw_panels(runs: FinishedRuns, read: Callable[[Sequence[Run]], Series]) ->
     for axes in places[len(columns) :]:
         axes.set_axis_off()
     handles, labels = places[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper left", ncols=4, frameon=False)
+    figure.legend(handles, labels, loc="outside upper left", ncols=side_by_side, frameon=False)
     return figure
 
 
