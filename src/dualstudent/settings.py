@@ -31,7 +31,7 @@ def explain(error: ValidationError, settings: type[BaseModel], table: Table) -> 
     for problem in error.errors():
         key = _name_key(problem["loc"], table)
         message = problem["msg"].removeprefix("Value error, ")
-        message = message[0].lower() + message[1:]
+        message = message[0].lower() + message[1:].replace("valid tuple", "list")  # as in TOML
         if problem["type"] == "missing":
             texts[key] = _explain_missing(key, problem)
         elif problem["type"] == "union_tag_invalid":

@@ -192,7 +192,7 @@ def test_the_most_frequent_classes_are_named_where_they_are_uneven() -> None:
     asked = validate_request({"path": "photos"})
     recipe, reasons = complete_recipe(asked, CHECK, [], shares=(0.294, 0.706))
     assert recipe.method.model_dump()["alignment_target"] == (0.294, 0.706)
-    assert reasons["method.distribution_alignment"].endswith(": dog 71 %, cat 29 %")
+    assert reasons["method.distribution_alignment"].endswith(": dog (71 %), cat (29 %)")
 
 
 def test_shares_are_found_where_they_are_of_use(tmp_path: Path) -> None:

@@ -189,7 +189,7 @@ def complete_recipe(
 def _name_shares(check: DataCheck, shares: Sequence[float]) -> str:
     """Name the most frequent classes with their shares."""
     largest = sorted(zip(shares, check.labeled, strict=True), reverse=True)
-    named = [f"{name} {100 * share:.0f} %" for share, name in largest[:_NAMED]]
+    named = [f"{name} ({100 * share:.0f} %)" for share, name in largest[:_NAMED]]
     return ", ".join(named + ["…"] * (len(largest) > _NAMED))
 
 
