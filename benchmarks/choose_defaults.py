@@ -57,15 +57,17 @@ CANDIDATES: dict[str, dict[str, Any]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=1)
-    seeds = parser.parse_args().seeds
+    parser.add_argument("--tasks", default=";".join(TASKS), help="by their names, with ';'")
+    asked = parser.parse_args()
+    tasks = asked.tasks.split(";")
     torch.set_num_threads(1)
     trials = [
         {"task": task, "candidate": candidate, "seed": seed}
-        for seed in range(seeds)
-        for task in TASKS
+        for seed in range(asked.seeds)
+        for task in tasks
         for candidate in CANDIDATES
     ]
-    write_tables(run_trials(RESULTS / "trials.csv", trials, try_candidate))
+    write_tables(run_trials(RESULTS / "trials.csv", trials, try_candidate), tasks)
 
 
 def try_candidate(task: str, candidate: str, seed: int) -> dict[str, float]:
@@ -117,11 +119,11 @@ def describe(task: str, candidate: dict[str, Any]) -> tuple[dict[str, Any], dict
     }
 
 
-def write_tables(rows: list[dict[str, Any]]) -> None:
+def write_tables(rows: list[dict[str, Any]], tasks: list[str]) -> None:
     errors = {
         name: [
             fmean(float(r["error"]) for r in rows if (r["task"], r["candidate"]) == (task, name))
-            for task in TASKS
+            for task in tasks
         ]
         for name in CANDIDATES
     }
@@ -132,14 +134,14 @@ def write_tables(rows: list[dict[str, Any]]) -> None:
     }
     write_table(
         RESULTS / "trials.md",
-        ["validation error in %", *TASKS, "mean excess over the best"],
+        ["validation error in %", *tasks, "mean excess over the best"],
         [
             [name, *(f"{error:.1f}" for error in row), f"{fmean(excess[name]):.1f}"]
             for name, row in errors.items()
         ],
     )
     left_out = []
-    for number, task in enumerate(TASKS):
+    for number, task in enumerate(tasks):
         others = {name: fmean(e[:number] + e[number + 1 :]) for name, e in excess.items()}
         chosen = min(others, key=others.__getitem__)
         left_out.append([task, chosen, f"{errors[chosen][number]:.1f}", f"{best[number]:.1f}"])
