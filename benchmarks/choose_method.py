@@ -116,8 +116,7 @@ def count_classes(seeds: int) -> None:
 
 
 def find_shares(data: PreparedData) -> ClassShares | None:
-    known = torch.full_like(data.labels, -1).index_copy(0, data.labeled, data.labels[data.labeled])
-    return estimate_image_shares(partial(read_pixels, data), known, len(data.classes))
+    return estimate_image_shares(partial(read_pixels, data), data.labels, len(data.classes))
 
 
 def read_pixels(data: PreparedData, positions: Tensor) -> Tensor:

@@ -207,6 +207,7 @@ def test_shares_are_found_where_they_are_of_use(tmp_path: Path) -> None:
     assert find("method.distribution_alignment=true") == ()
     for change in (
         "method.distribution_alignment=false",
+        "method.alignment_target=uniform",
         "method.name=dual-student",
         "data.labels=50",
         "trunk.name=efficientnet-lite0",

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import torch
 
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import ImageSamples
@@ -110,9 +109,7 @@ def _find_shares(
         return None
     from dualstudent.trunks.shares import estimate_image_shares  # noqa: PLC0415  takes long
 
-    labels = torch.full_like(data.labels, -1)
-    labels[data.labeled] = data.labels[data.labeled]
-    found = estimate_image_shares(images.read_pixels, labels, len(data.classes), seed)
+    found = estimate_image_shares(images.read_pixels, data.labels, len(data.classes), seed)
     return found.trusted if found else None
 
 

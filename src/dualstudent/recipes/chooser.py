@@ -215,22 +215,24 @@ def _choose_method(name: str, epochs: int, shape: tuple[int, ...]) -> Table:
 
 
 def can_align(wanted: Table) -> bool:
-    """Return whether the shares of the classes are of use: to FixMatch, unless the user says no.
+    """Return whether the shares of the classes are of use: to FixMatch, if the user leaves it open.
 
     Args:
         wanted: the user's settings as a recipe table.
     """
     off = _look_up(wanted, "method", "distribution_alignment") is False
-    return find_method(wanted) == _METHOD and not off
+    return find_method(wanted) == _METHOD and not off and not _says_target(wanted)
+
+
+def _says_target(wanted: Table) -> bool:
+    return _look_up(wanted, "method", "alignment_target") is not None
 
 
 def _choose_alignment(facts: ImageFacts, wanted: Table) -> Table:
     """Align what FixMatch predicts with the shares of the classes, where they are known."""
-    if not can_align(wanted):
-        return {}
-    if _look_up(wanted, "method", "alignment_target") is not None:
+    if find_method(wanted) == _METHOD and _says_target(wanted):
         return {"distribution_alignment": True}
-    if facts.shares is None:
+    if facts.shares is None or not can_align(wanted):
         return {}
     target = list(facts.shares) or "uniform"
     return {"distribution_alignment": True, "alignment_target": target}
