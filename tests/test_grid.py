@@ -61,10 +61,20 @@ def test_an_interrupted_grid_continues_and_equals_an_uninterrupted_one(
 
 
 def test_a_run_that_cannot_be_done_is_named(tmp_path: Path) -> None:
-    recipes = {"good": small_recipe(), "bad": small_recipe("data.labels=55")}
-    with pytest.raises(UserError, match=r"bad: data\.labels = 55 "):
+    recipes = {"bad": small_recipe("data.labels=55")}
+    with pytest.raises(UserError, match=r"^bad: data\.labels = 55 "):
         run_grid(recipes, tmp_path)
     assert not (tmp_path / "bad").exists()
+
+
+def test_a_training_that_diverges_does_not_cost_the_other_runs(
+    small_run: Run, tmp_path: Path
+) -> None:
+    diverges = small_recipe("optimizer.learning_rate=1e30")
+    recipes = {"diverges": diverges, "good": RECIPES["seed-0"]}
+    with pytest.raises(UserError, match="^1 of 2 runs failed, 1 finished: diverges: .*finite"):
+        run_grid(recipes, tmp_path, workers=1)
+    assert_equal_runs(Run(tmp_path / "good"), small_run)
 
 
 def test_a_finished_run_of_another_recipe_is_not_taken_for_this_one(

@@ -6,7 +6,7 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Literal, Protocol, Self
 
-from dualstudent.errors import UserError
+from dualstudent.errors import UserError, raise_problems
 from dualstudent.parallel import Progress, count_cores
 from dualstudent.pool import LocalPool
 from dualstudent.processes import find_world
@@ -58,7 +58,8 @@ def run_grid(
 
     Raises:
         Interrupted: after Ctrl-C, SIGTERM, SIGHUP or SIGUSR1; the same call continues.
-        UserError: if a run fails; the others are stopped with a checkpoint.
+        UserError: if runs fail, for example because a training diverges; the others are trained
+            to their end before.
 
     Example:
         >>> from dualstudent import load_recipe
@@ -79,6 +80,7 @@ def run_grid(
         return runs
     with StopRequest() as stop, _start_workers(on, waiting, folder, workers) as pool:
         futures = {pool.submit(recipe, folder / name): name for name, recipe in waiting.items()}
+        problems: dict[str, str] = {}
         while futures:
             finished, _ = wait(futures, _SECONDS_BETWEEN_LOOKS, FIRST_COMPLETED)
             progress.on_step(epochs.count())
@@ -86,7 +88,8 @@ def run_grid(
                 done = sum(run.result.is_file() for run in runs.values())
                 raise Interrupted(stop.received, f"{done} of {len(runs)} runs", "the same command")
             for future in finished:
-                _check_success(futures.pop(future), future)
+                problems[futures.pop(future)] = _find_problem(future)
+    _raise_failures(problems)
     return runs
 
 
@@ -103,16 +106,24 @@ def _start_workers(
     return LocalPool(min(workers or count_parallel_runs(recipes.values()), len(recipes)))
 
 
-def _check_success(name: str, future: Future[str]) -> None:
+def _find_problem(future: Future[str]) -> str:
+    """Return what is wrong with a run that has ended, empty if nothing is."""
     try:
-        problem = future.result()
+        return future.result()
     except BrokenProcessPool as error:
         raise UserError(
             "one of the processes that train died, perhaps for lack of memory; close other "
             "programs, and the same command continues"
         ) from error
-    if problem:
-        raise UserError(f"{name}: {problem}")
+
+
+def _raise_failures(problems: Mapping[str, str]) -> None:
+    """Raise if there are failures. They come last: a night of runs is worth more than one."""
+    failed = [f"{name}: {problem}" for name, problem in sorted(problems.items()) if problem]
+    if len(problems) == 1:
+        raise_problems(failed)
+    done = len(problems) - len(failed)
+    raise_problems(failed, f"{len(failed)} of {len(problems)} runs failed, {done} finished")
 
 
 def _check_started_once() -> None:
