@@ -92,9 +92,10 @@ def make_opponent(recipe: Recipe, data: PreparedData) -> Recipe | None:
         label_smoothing=recipe.method.label_smoothing,
         confidence_threshold=recipe.method.confidence_threshold,
     )
+    epochs = math.ceil(recipe.epochs / 2)
     schedule = CosineSchedule(
-        epochs=math.ceil(recipe.epochs / 2),
-        warmup_epochs=recipe.schedule.warmup_epochs / 2,
+        epochs=epochs,
+        warmup_epochs=min(recipe.schedule.warmup_epochs, epochs / 4),
         warmup_from=recipe.schedule.warmup_from,
     )
     batch = recipe.batch

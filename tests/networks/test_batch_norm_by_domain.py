@@ -112,6 +112,43 @@ def test_gradients_are_those_of_two_separate_passes_through_plain_batch_norm() -
         torch.testing.assert_close(mine.grad, expected.grad)
 
 
+@pytest.mark.parametrize("rare", [SOURCE, TARGET])
+def test_one_row_among_many_of_the_other_domain_is_normalized_with_them(rare: int) -> None:
+    network, norm = rows_by_domain()
+    domains = torch.full((8,), 1 - rare)
+    domains[3] = rare
+    rows = torch.randn(8, 3)
+    found = network(mark_domains(rows, domains)).class_logits
+    torch.testing.assert_close(
+        found, torch.nn.functional.batch_norm(rows, None, None, norm.weight, norm.bias, True)
+    )
+    untouched = norm.running_mean if rare == TARGET else norm.source_mean
+    expected = 0.1 * rows.mean(dim=0)
+    if rare == SOURCE:  # a target that was never seen has the statistics of the source
+        assert not untouched.any()
+        untouched = norm.running_mean
+    torch.testing.assert_close(untouched, expected)
+    network.eval()  # each row by what is known of its domain, however few there are
+    with torch.no_grad():
+        alone = network(mark_domains(rows[3:4], domains[3:4])).class_logits
+        together = network(mark_domains(rows, domains)).class_logits
+    torch.testing.assert_close(together[3:4], alone)
+
+
+def test_a_few_labels_of_the_target_can_be_learned_with_the_source() -> None:
+    changes = (
+        "data.target_labels=10",
+        "method.name=supervised",
+        "batch.size=20",
+        "batch.labeled=16",
+    )
+    trainer = Trainer(recipe_by_domain(*changes, "network.name=french-cnn", "data.image_size=28"))
+    for step in range(8):  # one row of the target in some of them
+        trainer.take_step(step)
+    trainer.check_finite()
+    trainer.check_weights()
+
+
 def test_rows_without_a_mark_are_of_the_target() -> None:
     network, norm = rows_by_domain()
     norm.running_mean += 2

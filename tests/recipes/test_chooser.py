@@ -97,6 +97,12 @@ def test_schedule_and_evaluation_go_with_the_epochs_that_are_set() -> None:
     assert table["evaluation"]["every"] == 10
 
 
+def test_the_warm_up_of_few_images_is_longer_than_a_pass_over_them() -> None:
+    assert chosen(unlabeled=600).schedule.warmup_epochs == pytest.approx(50 / 6)
+    assert chosen({"schedule": {"epochs": 8}}, unlabeled=600).schedule.warmup_epochs == 2
+    assert chosen(unlabeled=600, on_features=True).schedule.warmup_epochs == 1
+
+
 @pytest.mark.parametrize("harmless", [False, True])
 def test_views_are_mirrored_only_where_that_is_harmless(harmless: bool) -> None:
     views = chosen(may_be_mirrored=harmless).transforms

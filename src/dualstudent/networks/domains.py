@@ -9,7 +9,8 @@ target. So methods may choose, join and mix rows as they like, and need not know
 
     mark_domains(view, domains) → rows of a method → network → the domain of each row
 
-Without this channel, as at test, all rows are of the target.
+Without this channel, as at test, all rows are of the target. In training, a few rows of one domain
+among many of the other have no statistics worth the name, and are normalized with the others.
 """
 
 from functools import partial
@@ -25,6 +26,7 @@ from dualstudent.errors import UserError
 from dualstudent.prediction import Prediction
 
 SOURCE_STATISTICS = ("source_mean", "source_var")
+_FEWEST_ROWS, _SMALLEST_SHARE = 8, 1 / 4  # for statistics of a domain: one of both is enough
 
 
 class BatchNormByDomain(_BatchNorm):
@@ -130,12 +132,23 @@ def _sort_rows(channels: int, network: nn.Module, inputs: tuple[Tensor]) -> tupl
     if marked.shape[1] == channels:
         return None
     targets = find_targets(marked, channels)
+    if network.training:
+        targets = _join_few(targets)
     order = torch.argsort(targets, descending=True, stable=True)
     _tell_layers(network, sources=len(targets) - int(targets.sum()))
     network.__dict__["row_order"] = order
     rows = marked[order, :channels]
     last = torch.channels_last if rows.dim() == 4 else torch.contiguous_format
     return (rows.contiguous(memory_format=last),)
+
+
+def _join_few(targets: Tensor) -> Tensor:
+    """Count the rows of a domain to the other one if they are too few to normalize them alone."""
+    fewest = min(_FEWEST_ROWS, _SMALLEST_SHARE * len(targets))
+    for few in (targets, ~targets):
+        if int(few.sum()) < fewest:
+            return targets ^ few
+    return targets
 
 
 def _restore_rows(

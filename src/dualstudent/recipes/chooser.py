@@ -40,6 +40,7 @@ _GENTLE_AFFINE = (15.0, 0.1, 0.15, 0.05)  # of weak views, for methods that have
 _CUTOUT = 0.5
 _COLOR = (0.0, 0.0, 1.0, 0.5)  # of weak views: brightness, contrast, saturation, hue; any color
 _FEWEST_EPOCHS, _TESTS = 2, 20
+_WARMUP_STEPS = 50  # at least; with the 6 steps of a pass over 600 images, networks collapsed
 # Fine-tuning: steps, learning rates, and blocks that a CPU trains, with most weights of the trunk.
 _TUNING_STEPS, _TUNING_STEPS_ON_GPU = 200, 2_000
 _TUNING = {"learning_rate": 0.01, "trunk_scale": 0.1, "layer_decay": 0.8}
@@ -118,7 +119,9 @@ def choose_recipe(facts: ImageFacts, wanted: Table | None = None) -> Choice:
         **why_views,
         **_explain_tuning(facts),
     }
-    table = make_table(facts, views, network, batch, epochs, wanted)
+    # Heads on features begin near 0 and need no more than a pass.
+    warmup = 1.0 if facts.on_features else max(1.0, _WARMUP_STEPS / per_epoch)
+    table = make_table(facts, views, network, batch, epochs, wanted, warmup)
     for section in ("trunk", "device"):
         if "precision" in table.get(section, {}):
             reasons[f"{section}.precision"] = "this CPU computes with bfloat16 about twice as fast"
@@ -133,8 +136,9 @@ def make_table(
     batch: Mapping[str, int],
     epochs: int,
     wanted: Table,
+    warmup: float = 1.0,
 ) -> Table:
-    """Make the recipe of what was chosen, with the user's settings."""
+    """Make the recipe of what was chosen, with the user's settings; warm-up is in epochs."""
     name, trained = find_method(wanted), _find_network(network, wanted)
     shape: tuple[int, ...] = (facts.channels, facts.size, facts.size)
     trunk = _look_up(wanted, "trunk", "name")
@@ -146,7 +150,7 @@ def make_table(
         "method": _choose_method(name, epochs, shape) | _choose_alignment(facts, wanted),
         "batch": dict(batch),
         "optimizer": _choose_optimizer(facts, name, trained, shape),
-        "schedule": _make_schedule(epochs, wanted),
+        "schedule": _make_schedule(epochs, warmup, wanted),
         "evaluation": {"every": max(1, epochs // _TESTS)},
         "device": _choose_device(facts, trained),
     }
@@ -297,11 +301,11 @@ def _choose_device(facts: ImageFacts, network: str) -> Table:
     return {"precision": "bf16-mixed"} if on_a_cpu or tuned else {}
 
 
-def _make_schedule(epochs: int, wanted: Table) -> Table:
+def _make_schedule(epochs: int, warmup: float, wanted: Table) -> Table:
     schedule = {"epochs": epochs, "rampup_epochs": epochs / 4}  # for methods that have a ramp
     if _look_up(wanted, "schedule", "warmup_epochs") == 0:
         return schedule  # a recipe without warm-up does not say where it starts
-    return schedule | {"warmup_epochs": min(1.0, epochs / 4), "warmup_from": 0.0}
+    return schedule | {"warmup_epochs": min(warmup, epochs / 4), "warmup_from": 0.0}
 
 
 def _look_up(wanted: Table, section: str, key: str) -> Any:
