@@ -72,7 +72,7 @@ def test_a_training_that_diverges_does_not_cost_the_other_runs(
 ) -> None:
     diverges = small_recipe("optimizer.learning_rate=1e30")
     recipes = {"diverges": diverges, "good": RECIPES["seed-0"]}
-    with pytest.raises(UserError, match="^1 of 2 runs failed, 1 finished: diverges: .*finite"):
+    with pytest.raises(UserError, match=r"^1 of 2 runs failed, 1 finished: diverges: .*finite"):
         run_grid(recipes, tmp_path, workers=1)
     assert_equal_runs(Run(tmp_path / "good"), small_run)
 

@@ -8,14 +8,16 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from PIL import Image
+import torch
+from PIL import Image, ImageOps
 
 from dualstudent import Run, UserError, load_recipe, resume
+from dualstudent.batch import mark_domains
 from dualstudent.data import prepare as prepare_module
 from dualstudent.data.images import cache
 from dualstudent.runs import train
 from dualstudent.signals import Interrupted
-from dualstudent.training.model import evaluate_run
+from dualstudent.training.model import evaluate_run, load_trained
 from dualstudent.training.predictor import write_predictions
 from tests.support.command import Command
 from tests.support.csv_rows import rows_of
@@ -208,6 +210,45 @@ def test_a_recipe_with_other_images_and_a_target(place: Path, command: Command) 
     recipe = Run.open(place / "adapted").read_recipe()
     assert recipe.data.source is None
     assert recipe.network == load_recipe("digits").network
+
+
+def test_two_domains_in_a_folder_are_measured_on_the_source_and_kept_in_the_sheet(
+    place: Path, command: Command
+) -> None:
+    write_digits(place / "both" / "source", labeled=10, unlabeled=0, test=0)
+    write_digits(place / "both" / "target", labeled=1, unlabeled=80, test=0)
+    for file in (place / "both" / "target").rglob("*.png"):
+        ImageOps.invert(Image.open(file)).save(file)
+    by_domain = ("--set", "network.batch_norm=by-domain", "--set", "schedule.epochs=1")
+    code, output, messages = command(
+        *("train", "--data", "both", "--out", "both-run", "--no-baseline", *by_domain)
+    )
+    assert code == 0, messages
+    assert "source validation error" in output
+    run = Run.open(place / "both-run")
+    trainer = load_trained(run)
+    data, network = trainer.data, trainer.method.evaluated["student"].eval()
+    assert len(data.test_files) == 20
+    assert all("source" in file.parts for file in data.test_files)
+    (images,) = data.test.make_views(torch.arange(20), [None])
+    with torch.no_grad():  # by what is known of the source
+        found = network(mark_domains(images, torch.zeros(20))).class_logits.argmax(dim=1)
+    wrong = (found != data.test_labels).float().mean().item()
+    assert run.read_result()["error"] == pytest.approx(100 * wrong)
+    assert evaluate_run(run)["student"]["error"] == pytest.approx(100 * wrong)
+
+    code, output, messages = command("label", "both-run", "-o", "both.csv")
+    assert code == 0, messages
+    assert "trusted: nothing, as precision on the source says nothing about the target" in output
+    again, first = (
+        prepare_module.DataSettings(path=place / name).list_images()
+        for name in ("both.csv", "both")
+    )
+    for listing in (again, first):
+        assert listing.adapts
+    assert sorted(zip(again.paths, again.labels, again.targets, strict=True)) == sorted(
+        zip(first.paths, first.labels, first.targets, strict=True)
+    )
 
 
 @pytest.mark.parametrize(

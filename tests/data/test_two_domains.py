@@ -97,6 +97,9 @@ def test_classes_may_be_called_source_and_target(tmp_path: Path) -> None:
         (("source/a/1.png", "source/b/2.png", "target/test/a/1.png"), "target has no training"),
         (("source/a/1.png", "source/b/2.png", "target/c/1.png"), "has the classes c"),
         (("source/a/1.png", "target/a/2.png", "target/unlabeled/3.png"), "all labels are 'a'"),
+        (("source/a/1.png", "source/b/2.png", "Target/1.png"), "has the folders source, Target;"),
+        (("source/a/1.png", "source/b/2.png", "target/1.png", "test/a/1.png"), "go into .*/test"),
+        (("source/unlabeled/1.png", "target/a/2.png", "target/b/3.png"), "no folder per class"),
     ],
 )
 def test_folders_that_hold_no_two_domains(

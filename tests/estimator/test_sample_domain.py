@@ -63,3 +63,11 @@ def test_two_domains_are_needed() -> None:
     X, y, _ = two_domains()
     with pytest.raises(UserError, match="the target has no samples"):
         adapt(y, X, sample_domain=np.ones(len(y)))
+
+
+def test_a_class_that_the_source_lacks_is_named_as_the_user_names_it() -> None:
+    X, y, domain = two_domains()
+    names = np.array(["cat", "dog"])[(y == y.max()).astype(int)]
+    names[(domain > 0) & (names == "dog")] = "cat"
+    with pytest.raises(UserError, match="no sample of the source has the label dog"):
+        DualStudentClassifier().fit(X, names, sample_domain=domain)

@@ -43,6 +43,7 @@ OF_PUBLISHED = (
 )
 _OF_OWN = (
     "target_path",
+    "adapts",
     "unlabeled",
     "path_column",
     "label_column",
@@ -109,6 +110,11 @@ class DataSettings(Settings):
     target_path: Path | None = Field(
         None, strict=False, description="folder of own images to adapt to; path is then the source"
     )
+    adapts: bool = Field(
+        False,
+        description="whether path holds a source and a target; 'train --data' finds out, and "
+        "holds out labels of the source only",
+    )
     unlabeled: str = Field(
         "unlabeled", min_length=1, description="name of the folder of unlabeled images in path"
     )
@@ -121,7 +127,7 @@ class DataSettings(Settings):
         ge=0,
         lt=1,
         description="share of the labels of own images to hold out for evaluation if there is no "
-        "test part, from each class (with target_path: of the source); exact copies of these "
+        "test part, from each class (of two domains: of the source); exact copies of these "
         "images are not used either",
     )
     image_size: Annotated[int, Field(gt=0, le=LARGEST_SIDE)] | None = Field(
@@ -183,10 +189,10 @@ class DataSettings(Settings):
 
     @property
     def evaluated_part(self) -> Literal["test", "validation", "source validation"]:
-        """The part that a run is evaluated on; validation labels are always of the source."""
+        """The part that a run is evaluated on; of two domains, validation is of the source."""
         if not self.validation:
             return "test"
-        return "validation" if self.target_path is None else "source validation"
+        return "source validation" if self.adapts or self.target_path else "validation"
 
     def find_split_seed(self, seed: int) -> int:
         """Return the seed of the choice of samples in a run with ``seed``.

@@ -186,9 +186,7 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         check_consistent_length(samples, y)
         self.classes_, codes = encode_labels(y)
         perturbation = self._build_perturbation(samples.ndim)
-        data = prepare_arrays(
-            samples, codes, perturbation=perturbation, sample_domain=sample_domain
-        )
+        data = prepare_arrays(samples, y, perturbation=perturbation, sample_domain=sample_domain)
         seed = int(check_random_state(self.random_state).randint(2**31))
         recipe = build_recipe(self.get_params(deep=False), data, seed)
         trainer = Trainer(recipe, _add_views(data, recipe))

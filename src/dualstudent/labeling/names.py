@@ -20,11 +20,13 @@ class LabeledRow:
         path: of its file.
         label: name of its class.
         part: ``"train"`` or ``"test"``.
+        domain: ``"source"`` or ``"target"``; empty if there is only one.
     """
 
     path: str
     label: str
     part: str
+    domain: str
 
 
 @dataclass(frozen=True)
@@ -37,12 +39,15 @@ class ImageNames:
         unreadable: own images that were skipped.
         unlabeled: number of own images without a label, including copies of held-out images,
             which are left out of training; None for published data.
+        get_domain: index of a training sample → ``"source"`` or ``"target"``; None if there is
+            only one domain, and for published data.
     """
 
     get: Callable[[int], str]
     labeled: tuple[LabeledRow, ...] = ()
     unreadable: tuple[UnreadableImage, ...] = ()
     unlabeled: int | None = None
+    get_domain: Callable[[int], str] | None = None
 
 
 def name_own_images(images: DecodedImages) -> ImageNames:
@@ -53,8 +58,17 @@ def name_own_images(images: DecodedImages) -> ImageNames:
     """
     listing = images.listing
     _check_names(listing)
+
+    def get_domain(index: int) -> str:
+        return "target" if listing.targets[index] else "source"
+
     labeled = tuple(
-        LabeledRow(str(listing.paths[i]), listing.classes[listing.labels[i]], listing.parts[i])
+        LabeledRow(
+            str(listing.paths[i]),
+            listing.classes[listing.labels[i]],
+            listing.parts[i],
+            get_domain(i) if listing.adapts else "",
+        )
         for i in (*listing.labeled, *listing.test)
     )
     return ImageNames(
@@ -62,6 +76,7 @@ def name_own_images(images: DecodedImages) -> ImageNames:
         labeled,
         images.unreadable,
         len(listing.unlabeled),
+        get_domain if listing.adapts else None,
     )
 
 

@@ -26,7 +26,7 @@ from dualstudent.training.trainer import Trainer
 
 COLUMNS = (
     *("rank", "path", "label", "predicted", "trust"),
-    *("stable", "agree", "trusted", "part"),
+    *("stable", "agree", "trusted", "part", "domain"),
 )
 
 
@@ -107,8 +107,8 @@ def write_labels(
 
     Columns: ``rank`` from 1; ``path``; ``label``, to be filled in; ``predicted`` class; ``trust``,
     its calibrated probability; ``stable`` for all students; whether they ``agree``; ``trusted``,
-    good enough to be used as a label; ``part``. The user's own labeled images follow, so that the
-    file is a data set to train on.
+    good enough to be used as a label; ``part``; of two domains of own images, ``domain``. The
+    user's own labeled images follow, so that the file is a data set to train on.
 
     Args:
         run: a finished one, on own images or a published data set.
@@ -129,12 +129,13 @@ def write_labels(
         order = rank_for_labeling(trainer, found.indices, found.doubt)
         _check_stop(stop, len(order))
         sheet = csv.writer(file)
-        sheet.writerow(COLUMNS)
-        sheet.writerows(_make_rows(found, order, names, trainer))
-        sheet.writerows(
-            ["", escape_cell(row.path), escape_cell(row.label), "", "", "", "", "", row.part]
-            for row in names.labeled
-        )
+        width = len(COLUMNS) - (names.get_domain is None)  # the last column is the domain
+        sheet.writerow(COLUMNS[:width])
+        for row in _make_rows(found, order, names, trainer):
+            sheet.writerow(row[:width])
+        for known in names.labeled:
+            cells = [escape_cell(known.path), escape_cell(known.label), *[""] * 5]
+            sheet.writerow(["", *cells, known.part, known.domain][:width])
     total = len(trainer.data.unlabeled)
     return LabelSheet(
         len(order),
@@ -204,4 +205,5 @@ def _make_rows(
         stable, agree, trusted = (str(truth).lower() for truth in truths)
         agree = "" if has_one_network else agree
         prediction = [escape_cell(classes[label]), f"{trust:.6f}", stable, agree, trusted]
-        yield [str(rank), escape_cell(names.get(index)), "", *prediction, "train"]
+        domain = names.get_domain(index) if names.get_domain else ""
+        yield [str(rank), escape_cell(names.get(index)), "", *prediction, "train", domain]

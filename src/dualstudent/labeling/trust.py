@@ -52,7 +52,10 @@ class TrustRule:
         if len(everything) == 0:
             return cls("nothing", 0, precision)
         seed, device = trainer.recipe.seed, trainer.fabric.device
-        predictions = Predictions.join(predict(trainer.method, data.test, everything, seed, device))
+        of_source = trainer.tests_source
+        predictions = Predictions.join(
+            predict(trainer.method, data.test, everything, seed, device, of_source)
+        )
         found = replace(predictions.add_truth(data.test_labels), stable=predictions.stable_for_all)
         # Without a mistake the likelihood has no maximum: it grows as the temperature falls.
         temperature = None if found.correct.all() else fit_temperature(found)

@@ -156,7 +156,7 @@ def complete_recipe(
         The recipe, and key → why it has its value.
     """
     wanted, gpu = apply_changes({}, changes), asked.device.gpu
-    by_labels = cross_validated and asked.trunk is not None and asked.data.target_path is None
+    by_labels = cross_validated and asked.trunk is not None and not check.adapts
     data, reasons = _choose_data(check, gpu == "cuda", by_labels, wanted.get("data", {}))
     labeled, unlabeled = _count_samples(check, data)
     facts = ImageFacts(
@@ -174,6 +174,8 @@ def complete_recipe(
     if shares and "method.distribution_alignment" in choice.reasons:
         choice.reasons["method.distribution_alignment"] += f": {_name_shares(check, shares)}"
     where = asked.data.model_dump(mode="json", exclude_unset=True)
+    if check.adapts and asked.data.target_path is None:
+        where["adapts"] = True  # both domains are in one place
     if asked.trunk is not None:
         reasons["trunk.name"] = "is not trained; its features are computed once and kept"
         if "image_size" not in wanted.get("data", {}):

@@ -75,6 +75,7 @@ class Evaluator:
         seed: seed of the perturbations.
         track: number of samples whose probability of the true class is recorded.
         device: device of the networks.
+        of_source: tell networks with batch norm by domain that all samples are of the source.
 
     Example:
         >>> from dualstudent import DataSettings, DigitsCNN, prepare
@@ -93,8 +94,10 @@ class Evaluator:
         seed: int,
         track: int = 0,
         device: torch.device | str = "cpu",
+        of_source: bool = False,
     ) -> None:
         self._samples, self._labels = samples, labels.to(device)
+        self._of_source = of_source
         self._threshold, self._seed, self._track = threshold, seed, track
         self._device = device
 
@@ -110,7 +113,9 @@ class Evaluator:
         pieces: dict[str, list[_SampleResults]] = {name: [] for name in networks}
         distances = torch.zeros(len(pairs), device=self._device)
         everything = torch.arange(len(self._labels))
-        for outputs in run_inference(networks, self._samples, everything, self._seed, self._device):
+        for outputs in run_inference(
+            networks, self._samples, everything, self._seed, self._device, self._of_source
+        ):
             labels, probabilities = self._labels[outputs.indices], {}
             for name in networks:
                 p, p_perturbed = (

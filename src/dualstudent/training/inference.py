@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor, nn
 
+from dualstudent.batch import mark_domains
 from dualstudent.calibration.predicted import PredictedSet
 from dualstudent.data.batching.prefetch import Prefetch
 from dualstudent.data.batching.readers import ChunkReader
@@ -56,6 +57,7 @@ def run_inference(
     indices: Tensor,
     seed: int | None,
     device: torch.device | str,
+    of_source: bool = False,
 ) -> Iterator[Outputs]:
     """Run networks in evaluation mode on samples, chunk by chunk, in bounded memory.
 
@@ -65,6 +67,7 @@ def run_inference(
         indices: (N,) int64, the samples to use.
         seed: seed of the weak views; None for clean samples only.
         device: device of the networks.
+        of_source: tell networks with batch norm by domain that all samples are of the source.
 
     Example:
         >>> from dualstudent import DigitsCNN, prepare_arrays
@@ -82,11 +85,15 @@ def run_inference(
         for number in range(chunks):
             chunk = prefetch.get(number)
             with evaluation_mode(*networks.values()):
-                seen = [_run_networks(view, networks) for view in chunk.views]
+                seen = [_run_networks(view, networks, of_source) for view in chunk.views]
             yield Outputs(chunk.indices, seen[0], seen[1] if len(seen) > 1 else {})
 
 
-def _run_networks(view: Tensor, networks: Mapping[str, nn.Module]) -> dict[str, Prediction]:
+def _run_networks(
+    view: Tensor, networks: Mapping[str, nn.Module], of_source: bool
+) -> dict[str, Prediction]:
+    if of_source:
+        view = mark_domains(view, torch.zeros(len(view), device=view.device))
     return {
         name: network(view.to(next(network.parameters()).dtype))
         for name, network in networks.items()
@@ -130,7 +137,12 @@ class Predictions:
 
 
 def predict(
-    method: Method, samples: Samples, indices: Tensor, seed: int, device: torch.device | str
+    method: Method,
+    samples: Samples,
+    indices: Tensor,
+    seed: int,
+    device: torch.device | str,
+    of_source: bool = False,
 ) -> Iterator[Predictions]:
     """Predict samples with the networks of ``method``, chunk by chunk, in bounded memory.
 
@@ -142,10 +154,11 @@ def predict(
         indices: (N,) int64, the samples to use.
         seed: seed of the weak views.
         device: device of the networks.
+        of_source: tell networks with batch norm by domain that all samples are of the source.
     """
     names = dict.fromkeys((*method.headline, method.exported))
     networks = {name: method.evaluated[name] for name in names}
-    for outputs in run_inference(networks, samples, indices, seed, device):
+    for outputs in run_inference(networks, samples, indices, seed, device, of_source):
         yield _combine(method, outputs)
 
 

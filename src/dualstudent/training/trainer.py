@@ -109,6 +109,12 @@ class Trainer:
         return self.recipe.epochs * self.schedule.steps_per_epoch
 
     @property
+    def tests_source(self) -> bool:
+        """Whether networks that normalize by domain are tested on samples of the source."""
+        by_domain = self.recipe.network.batch_norm == "by-domain"
+        return by_domain and self.recipe.data.evaluated_part == "source validation"
+
+    @property
     def done(self) -> bool:
         return self.state.step >= self.total_steps
 
@@ -271,6 +277,7 @@ class Trainer:
             recipe.seed,
             recipe.evaluation.track,
             device,
+            self.tests_source,
         )
         step, seconds = (0, 0.0) if before is None else (before.step, before.seconds)
         self.state = TrainState(method, optimizers, number, step, seconds=seconds)

@@ -62,6 +62,7 @@ class DataCheck:
         labeled_copies: number of labeled images that equal an earlier labeled image.
         unlabeled_copies: number of unlabeled images that equal a labeled one.
         may_be_mirrored: whether mirror images look like their class.
+        adapts: whether there is a target domain to adapt to.
     """
 
     name: str
@@ -78,6 +79,7 @@ class DataCheck:
     labeled_copies: int = 0
     unlabeled_copies: int = 0
     may_be_mirrored: bool = False
+    adapts: bool = False
 
     @property
     def images(self) -> int:
@@ -117,6 +119,7 @@ def check_images(images: DecodedImages) -> DataCheck:
         is_gray=images.is_gray,
         size=images.pixels.shape[-1],
         may_be_mirrored=_judge_mirroring(images),
+        adapts=listing.adapts,
         findings=tuple(sorted(findings, key=lambda finding: finding.severity)),
         **_count_copies(images),
     )

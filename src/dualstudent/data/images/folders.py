@@ -59,10 +59,22 @@ def list_folder(folder: Path, unlabeled: str = _USUAL) -> Listing:
 
 
 def find_domains(folder: Path) -> tuple[Path, Path] | None:
-    """Find the folders ``source``, which has class folders, and ``target``; None without them."""
-    source, target = (folder / name for name in _DOMAINS)
-    both = source.is_dir() and target.is_dir() and set(_list_folders(folder)) == set(_DOMAINS)
-    return (source, target) if both and _list_folders(source) else None
+    """Find the folders ``source``, which has class folders, and ``target``; None without them.
+
+    Raises:
+        UserError: if they are spelled otherwise, or others are beside them.
+    """
+    names = _list_folders(folder)
+    alike = {name.casefold(): folder / name for name in names if name.casefold() in _DOMAINS}
+    if len(alike) < len(_DOMAINS) or not _list_folders(alike["source"]):
+        return None  # or classes of these names, which hold images
+    if sorted(names) != sorted(_DOMAINS):
+        raise UserError(
+            f"{folder}: has the folders {_join_names(names)}; two domains are in the folders "
+            f"'source' and 'target', spelled so and alone: test images go into "
+            f"{folder / 'target' / _TEST}, unlabeled ones into {folder / 'target' / _USUAL}"
+        )
+    return alike["source"], alike["target"]
 
 
 def list_domains(
@@ -89,6 +101,8 @@ def list_domains(
         if inner.resolve().is_relative_to(outer.resolve()):
             raise UserError(f"{inner}: lies in {outer}; source and target must lie side by side")
     classes, labeled = _group_labeled(source, unlabeled)
+    if not classes:
+        raise UserError(f"{source}: has no folder per class; the source is where the labels are")
     inner = _find_training_folder(target, unlabeled)
     found = set(_list_folders(inner)) - {unlabeled, _TEST}
     if not found <= set(classes) or (found and not target_labels and found != set(classes)):

@@ -179,6 +179,8 @@ def _hold_out(source: LabeledImages, validation: float, seed: int) -> tuple[Tens
         )
     first = torch.from_numpy(find_exact_duplicates(source.images.digests))
     distinct = first[: len(source)] == torch.arange(len(source))
+    if source.images.listing.adapts:  # labels of the target are few, and all are learned from
+        distinct &= ~torch.tensor(source.images.listing.targets[: len(source)])
     tested = choose_held_out(source, validation, seed, distinct)
     return tested, torch.isin(first, tested).nonzero().squeeze(1)
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from dualstudent.batch import mark_domains
 from dualstudent.errors import escape_line
 from dualstudent.prediction import Prediction
 from dualstudent.report.page.chart import COLORS
@@ -15,6 +14,7 @@ from dualstudent.training.trainer import Trainer
 
 _LOOKED_AT = 1000  # training samples of each domain
 _DRAWN = 250  # of these
+_NAMED = 3 * COLORS  # classes at most; more names would tell nothing
 _RARELY = 0.1  # a class is lost if it is predicted so often, relative to equal shares
 
 
@@ -44,25 +44,14 @@ class Domains:
         source_accuracy: of the exported network on labeled training samples of the source, in %.
         lost: names of classes that it hardly ever predicts for the target.
         pictures: title → the samples in two dimensions.
+        colors: CSS class of a color → names of the classes that have it; empty for many classes.
     """
 
     looked_at: tuple[int, int]
     source_accuracy: float
     lost: tuple[str, ...]
     pictures: dict[str, list[Dot]]
-
-
-class _OfSource(nn.Module):
-    """A network that is told that all samples are of the source."""
-
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, images: Tensor) -> Prediction:
-        of_source = torch.zeros(len(images), device=images.device)
-        prediction: Prediction = self.network(mark_domains(images, of_source))
-        return prediction
+    colors: dict[str, list[str]]
 
 
 def compare_domains(trainer: Trainer) -> Domains | None:
@@ -75,8 +64,7 @@ def compare_domains(trainer: Trainer) -> Domains | None:
     labeled = data.labeled[~data.is_target[data.labeled]]
     unlabeled = data.unlabeled[data.is_target[data.unlabeled]]
     chosen = [_choose_some(labeled, _LOOKED_AT), _choose_some(unlabeled, _LOOKED_AT)]
-    networks = [_OfSource(network) if marked else network, network]
-    found = [_infer(each, trainer, rows) for each, rows in zip(networks, chosen, strict=True)]
+    found = [_infer(network, trainer, chosen[0], marked), _infer(network, trainer, chosen[1])]
     truth = data.labels[chosen[0]]
     guessed = found[1].class_logits.argmax(dim=1).cpu()
     shares = guessed.bincount(minlength=len(data.classes)) / len(guessed)
@@ -100,7 +88,17 @@ def compare_domains(trainer: Trainer) -> Domains | None:
             "Before: the samples": _draw(as_given, classes),
             "After: the features of the network": _draw(as_seen, classes),
         },
+        _name_colors(data.classes),
     )
+
+
+def _name_colors(classes: Sequence[str]) -> dict[str, list[str]]:
+    if len(classes) > _NAMED:
+        return {}
+    return {
+        f"c{color}": [escape_line(name) for name in classes[color::COLORS]]
+        for color in range(min(COLORS, len(classes)))
+    }
 
 
 def _choose_some(indices: Tensor, most: int) -> Tensor:
@@ -109,12 +107,12 @@ def _choose_some(indices: Tensor, most: int) -> Tensor:
     return indices[places.long()]
 
 
-def _infer(network: nn.Module, trainer: Trainer, rows: Tensor) -> Prediction:
-    device = trainer.fabric.device
-    parts = [
-        each.clean["network"]
-        for each in run_inference({"network": network}, trainer.data.train, rows, None, device)
-    ]
+def _infer(
+    network: nn.Module, trainer: Trainer, rows: Tensor, of_source: bool = False
+) -> Prediction:
+    samples, device = trainer.data.train, trainer.fabric.device
+    outputs = run_inference({"network": network}, samples, rows, None, device, of_source)
+    parts = [each.clean["network"] for each in outputs]
     return Prediction(*(torch.cat(pieces) for pieces in zip(*parts, strict=True)))
 
 

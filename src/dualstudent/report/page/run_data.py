@@ -197,7 +197,8 @@ def _predict(run: Run, trainer: Trainer) -> Predictions:
         data.tally.write_to(run.log)  # which names most unreadable images already
     everything = torch.arange(len(data.test_labels))
     seed, device = trainer.recipe.seed, trainer.fabric.device
-    return Predictions.join(predict(trainer.method, data.test, everything, seed, device))
+    of_source = trainer.tests_source
+    return Predictions.join(predict(trainer.method, data.test, everything, seed, device, of_source))
 
 
 def _make_names(runs: Sequence[Run]) -> list[str]:
