@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from torch import Tensor
 
+from dualstudent import UserError
 from dualstudent.mixing import blend, cutmix, draw_shares, mixup
 
 
@@ -102,3 +103,25 @@ def test_the_generator_decides_everything_and_the_batch_is_left_as_it_is(
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
     assert torch.equal(images, before)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "targets", "message"),
+    [
+        (0.0, torch.eye(4), "alpha = 0.0"),
+        (-1.0, torch.eye(4), "alpha = -1.0"),
+        (1.0, torch.arange(4), r"one_hot\(labels, classes\)"),
+        (1.0, torch.eye(3), r"probabilities \(4, classes\)"),
+    ],
+)
+@pytest.mark.parametrize("mix", [mixup, cutmix])
+def test_what_cannot_be_mixed_is_named(
+    mix: Callable[..., object], alpha: float, targets: Tensor, message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        mix(torch.rand(4, 1, 8, 8), targets, alpha, seeded())
+
+
+def test_vectors_have_no_box_to_cut() -> None:
+    with pytest.raises(UserError, match=r"images .*not a tensor \(4, 8\)"):
+        cutmix(torch.rand(4, 8), torch.eye(4), 1.0, seeded())

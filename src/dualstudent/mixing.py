@@ -14,6 +14,9 @@ import math
 import torch
 from torch import Tensor
 
+from dualstudent.batch import describe
+from dualstudent.errors import UserError
+
 
 def mixup(
     inputs: Tensor, targets: Tensor, alpha: float, generator: torch.Generator
@@ -29,13 +32,16 @@ def mixup(
     Returns:
         Mixed inputs and targets, of the same shapes.
 
+    Raises:
+        UserError: if α or the targets are of another kind.
+
     Example:
         >>> images, labels = torch.rand(4, 1, 8, 8), torch.eye(4)
         >>> mixed, soft = mixup(images, labels, 0.75, torch.Generator().manual_seed(0))
         >>> mixed.shape, soft.sum(dim=1)
         (torch.Size([4, 1, 8, 8]), tensor([1., 1., 1., 1.]))
     """
-    partners, shares = _draw(inputs, alpha, generator)
+    partners, shares = _draw(inputs, targets, alpha, generator)
     return (
         blend(inputs, inputs[partners], shares),
         blend(targets, targets[partners], shares),
@@ -59,6 +65,9 @@ def cutmix(
     Returns:
         Mixed images and targets, of the same shapes.
 
+    Raises:
+        UserError: if α, images or targets are of another kind.
+
     Example:
         >>> black_and_white = torch.tensor([0.0, 1.0]).reshape(2, 1, 1, 1).expand(2, 1, 8, 8)
         >>> generator = torch.Generator().manual_seed(0)
@@ -66,7 +75,9 @@ def cutmix(
         >>> torch.equal(mixed.mean(dim=(1, 2, 3)), soft[:, 1])
         True
     """
-    partners, shares = _draw(images, alpha, generator)
+    if images.dim() != 4:
+        raise UserError(f"cutmix needs images (B, channels, H, W), not {describe(images)}")
+    partners, shares = _draw(images, targets, alpha, generator)
     half = (1 - shares).sqrt()[:, None] / 2
     row, column = torch.rand(2, len(images), 1, generator=generator, device=generator.device)
     rows, columns = (
@@ -135,7 +146,16 @@ def draw_shares(
     return 0.5 + 0.5 * cos.sign() / (1 + 1 / ((u.pow(-1 / alpha) - 1) * cos.square())).sqrt()
 
 
-def _draw(inputs: Tensor, alpha: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def _draw(
+    inputs: Tensor, targets: Tensor, alpha: float, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
     """Draw the partner and the share of each sample, (B,) each."""
+    if not alpha > 0:
+        raise UserError(f"alpha = {alpha}: use a number above 0")
+    if not targets.is_floating_point() or len(targets) != len(inputs):
+        raise UserError(
+            f"targets must be probabilities ({len(inputs)}, classes), such as "
+            f"torch.nn.functional.one_hot(labels, classes).float(), not {describe(targets)}"
+        )
     partners = torch.randperm(len(inputs), generator=generator, device=generator.device)
     return partners, draw_shares(len(inputs), alpha, generator)

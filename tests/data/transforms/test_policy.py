@@ -293,3 +293,28 @@ def test_the_data_set_is_left_as_it_is() -> None:
     )
 
     assert torch.equal(pixels, before)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+def test_floats_are_changed_as_their_bytes_are(channels: int, kind: torch.dtype) -> None:
+    pixels = torch.randint(0, 256, (8, channels, 16, 16), dtype=torch.uint8)
+    strong = Transform(
+        translate=2, flip=True, rotate=20, affine=(10, 0.1, 0.1, 0.1), randaugment=3, cutout=0.5
+    )
+    numbers = strong.draw(8, torch.Generator().manual_seed(0))
+    expected = strong.apply(pixels, numbers)
+    assert not torch.equal(expected, pixels)
+    torch.testing.assert_close(
+        strong.apply(pixels.to(kind) / 255, numbers), expected.to(kind) / 255
+    )
+    views = [
+        perturb(each, strong, Normalization(), torch.Generator().manual_seed(0))
+        for each in (pixels, pixels.to(kind) / 255)
+    ]
+    assert torch.equal(*views)
+
+
+def test_whole_numbers_that_are_no_bytes_are_refused() -> None:
+    with pytest.raises(UserError, match=r"uint8, or float in \[0, 1\], not torch.int64"):
+        Transform(cutout=0.5).apply(torch.zeros(2, 1, 8, 8, dtype=torch.int64), {})

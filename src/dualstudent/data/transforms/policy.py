@@ -102,10 +102,28 @@ class Transform(Settings):
         """Apply everything except normalization and noise.
 
         Args:
-            pixels: (B, channels, H, W) uint8.
+            pixels: (B, channels, H, W) uint8; or float in [0, 1], which is rounded to 256 levels,
+                as the operations are defined on bytes.
             numbers: from :meth:`draw`.
             size: size of the views in pixels a side; default: that of the images.
+
+        Returns:
+            (B, channels, H, W), of the type and range of ``pixels``.
+
+        Raises:
+            UserError: if they are of another type.
+
+        Example:
+            >>> images = torch.rand(2, 3, 32, 32)
+            >>> strong, generator = Transform(randaugment=2), torch.Generator().manual_seed(0)
+            >>> strong.apply(images, strong.draw(2, generator)).dtype
+            torch.float32
         """
+        if pixels.is_floating_point():
+            changed = self.apply(_round_to_bytes(pixels), numbers, size)
+            return changed.to(pixels.dtype) / 255
+        if pixels.dtype != torch.uint8:
+            raise UserError(f"pixels must be uint8, or float in [0, 1], not {pixels.dtype}")
         if len(pixels) == 0:  # no file could be read
             return pixels
         if self.rotate:
@@ -126,6 +144,10 @@ class Transform(Settings):
 
     def _is_set(self, key: str) -> bool:
         return bool(getattr(self, key) != type(self).model_fields[key].default)
+
+
+def _round_to_bytes(images: Tensor) -> Tensor:
+    return (images * 255).round().clamp(0, 255).to(torch.uint8)
 
 
 _OPERATIONS = {
@@ -197,7 +219,7 @@ def perturb(
     """Make one view of every image.
 
     Args:
-        pixels: (B, channels, H, W) uint8.
+        pixels: (B, channels, H, W) uint8, or float in [0, 1].
         transform: perturbation of the view.
         normalization: normalization of the pixel values.
         generator: source of random numbers, on the device of ``pixels``.
@@ -206,6 +228,8 @@ def perturb(
     Returns:
         (B, channels, H, W) float32, channels last in memory.
     """
+    if pixels.is_floating_point():
+        pixels = _round_to_bytes(pixels)
     numbers = transform.draw(len(pixels), generator, shard)
     images = normalize(transform.apply(pixels, numbers), normalization)
     return add_noise(images, transform.noise, generator, shard)
