@@ -28,12 +28,19 @@ class NotKeptWarning(UserWarning):
     """Settings of a recipe are not kept, because they belong to the method it had before."""
 
 
-def raise_problems(problems: Iterable[str], where: str = "") -> None:
+class RunsFailed(UserError):
+    """Some runs of a grid failed; all others are finished."""
+
+
+def raise_problems(
+    problems: Iterable[str], where: str = "", kind: type[UserError] = UserError
+) -> None:
     """Raise one error for all problems, naming the first ten; do nothing if there are none.
 
     Args:
         problems: a sentence each.
         where: the file or setting that all of them are about.
+        kind: class of the error.
 
     Raises:
         UserError: if there is a problem.
@@ -47,7 +54,7 @@ def raise_problems(problems: Iterable[str], where: str = "") -> None:
     found = list(problems)
     if found:
         more = [f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
-        raise UserError((f"{where}: " if where else "") + "; ".join([*found[:_SHOWN], *more]))
+        raise kind((f"{where}: " if where else "") + "; ".join([*found[:_SHOWN], *more]))
 
 
 def escape_line(text: object) -> str:

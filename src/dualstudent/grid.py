@@ -6,7 +6,7 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Literal, Protocol, Self
 
-from dualstudent.errors import UserError, raise_problems
+from dualstudent.errors import RunsFailed, UserError, raise_problems
 from dualstudent.parallel import Progress, count_cores
 from dualstudent.pool import LocalPool
 from dualstudent.processes import find_world
@@ -58,8 +58,9 @@ def run_grid(
 
     Raises:
         Interrupted: after Ctrl-C, SIGTERM, SIGHUP or SIGUSR1; the same call continues.
-        UserError: if runs fail, for example because a training diverges; the others are trained
+        RunsFailed: if runs fail, for example because a training diverges; the others are trained
             to their end before.
+        UserError: if a process dies, or a folder holds another run.
 
     Example:
         >>> from dualstudent import load_recipe
@@ -120,10 +121,8 @@ def _find_problem(future: Future[str]) -> str:
 def _raise_failures(problems: Mapping[str, str]) -> None:
     """Raise if there are failures. They come last: a night of runs is worth more than one."""
     failed = [f"{name}: {problem}" for name, problem in sorted(problems.items()) if problem]
-    if len(problems) == 1:
-        raise_problems(failed)
-    done = len(problems) - len(failed)
-    raise_problems(failed, f"{len(failed)} of {len(problems)} runs failed, {done} finished")
+    count = f"{len(failed)} of {len(problems)} runs failed, {len(problems) - len(failed)} finished"
+    raise_problems(failed, count if len(problems) > 1 else "", RunsFailed)
 
 
 def _check_started_once() -> None:

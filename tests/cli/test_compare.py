@@ -176,6 +176,24 @@ def test_mistakes_are_one_line(command: Command, tmp_path: Path) -> None:
         assert message in shown
 
 
+def test_a_method_that_diverges_is_named_and_the_others_are_shown(
+    command: Command, tmp_path: Path
+) -> None:
+    methods = "supervised,pi:consistency_weight=1e38"
+    out = tmp_path / "out"
+    code, _, messages = command(
+        *("compare", "digits", "--methods", methods, "--seeds", "1", *CHANGES, "--out", str(out))
+    )
+    assert code == 2
+    shown = " ".join(messages.split())
+    assert "error: 1 of 2 runs failed, 1 finished: pi" in shown
+    assert "no longer finite" in shown
+    assert f"the methods without a failure are in {out}" in shown.replace("/ ", "/")
+    assert [row["method"] for row in rows_of(out / "runs.csv")] == ["supervised"]
+    assert "pi:" not in (out / "table.md").read_text().split("\n\n")[0]
+    assert Page((out / "index.html").read_text()).texts["h1"] == ["1 method compared on digits"]
+
+
 def test_python_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(UserError, match="pip install pandas"):

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from dualstudent.errors import UserError
+from dualstudent.errors import RunsFailed, UserError
 from dualstudent.experiments.baselines import Record, measure_baselines
 from dualstudent.experiments.comparison import Comparison, plan_comparison
 from dualstudent.experiments.comparison_table import (
@@ -132,14 +132,35 @@ def run_comparison(comparison: Comparison, progress: Progress | None = None) -> 
 
     Raises:
         Interrupted: after Ctrl-C, SIGTERM or SIGHUP; its message has the command to continue.
+        UserError: if runs failed; table and page show the methods of which all runs are finished.
     """
-    request = comparison.request
+    request, failed = comparison.request, None
     comparison.save()
     try:
         baselines = measure_baselines(comparison) if request.baselines else {}
         run_grid(comparison.runs(), request.runs_folder, progress, on=request.on)
     except Interrupted as stop:
         raise Interrupted(stop.number, stop.done, request.command) from stop
+    except RunsFailed as error:
+        failed = error
+    runs = _find_finished(comparison)
+    if failed and not runs:
+        raise failed
+    table = _write_results(comparison, runs, baselines)
+    # All columns share the runs with all labels; each is one record.
+    names = {run: cell.row for cell, of_cell in runs.items() for run in of_cell}
+    records = [_make_record(name, run) for run, name in names.items()]
+    records += [record for of_cell in baselines.values() for record in of_cell]
+    _write_records(request.folder / "runs.csv", records)
+    if failed:
+        page = request.folder / "index.html"
+        raise UserError(f"{failed}; the methods without a failure are in {page}") from failed
+    return ComparedMethods(request.folder, table, records)
+
+
+def _find_finished(comparison: Comparison) -> FinishedRuns:
+    """The runs of each cell, without cells of which a run failed."""
+    request = comparison.request
     runs = {
         cell: [
             Run(request.runs_folder / name, recipe.imports)
@@ -147,13 +168,7 @@ def run_comparison(comparison: Comparison, progress: Progress | None = None) -> 
         ]
         for cell in comparison.recipes
     }
-    table = _write_results(comparison, runs, baselines)
-    # All columns share the runs with all labels; each is one record.
-    names = {run: cell.row for cell, of_cell in runs.items() for run in of_cell}
-    records = [_make_record(name, run) for run, name in names.items()]
-    records += [record for of_cell in baselines.values() for record in of_cell]
-    _write_records(request.folder / "runs.csv", records)
-    return ComparedMethods(request.folder, table, records)
+    return {cell: each for cell, each in runs.items() if all(run.result.is_file() for run in each)}
 
 
 def _write_results(
@@ -168,7 +183,8 @@ def _write_results(
     figures = draw_comparison(runs, find_part(comparison))
     for name, figure in figures.items():
         save_picture(figure, request.folder / name)
-    title = f"{format_count(len(request.methods), 'method')} compared on {request.name}"
+    methods = {cell.row for cell in runs} - {CEILING}
+    title = f"{format_count(len(methods), 'method')} compared on {request.name}"
     rows = dict.fromkeys(score.cell.row for score in scores)
     heading = Heading(title, title, ", ".join(rows), "Errors and differences")
     write_page(request.folder / "index.html", heading, table, figures)

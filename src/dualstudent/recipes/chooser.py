@@ -124,7 +124,7 @@ def choose_recipe(facts: ImageFacts, wanted: Table | None = None) -> Choice:
     table = make_table(facts, views, network, batch, epochs, wanted, warmup)
     for section in ("trunk", "device"):
         if "precision" in table.get(section, {}):
-            reasons[f"{section}.precision"] = "this CPU computes with bfloat16 about twice as fast"
+            reasons[f"{section}.precision"] = "this CPU computes faster with bfloat16"
     set_already = dict.fromkeys(_list_keys(wanted), AS_SET)
     return Choice(table, {key: set_already.get(key, why) for key, why in reasons.items()})
 
