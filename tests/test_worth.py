@@ -94,7 +94,10 @@ def test_the_opponent_differs_only_in_how_it_learns(tested: Run) -> None:
     assert (theirs.method.name, theirs.method.model_dump()["view"]) == ("supervised", "strong")
     assert theirs.ema is not None
     assert theirs.ema.decay == pytest.approx(1 / 3)  # 5 steps: an average over the last few
-    assert (theirs.schedule.epochs, theirs.schedule.warmup_epochs) == (1, 0.25)  # half of each
+    assert (theirs.schedule.epochs, theirs.schedule.warmup_epochs) == (
+        1,
+        0.5,
+    )  # half of 2, all of 0.5
     same = {"method": ours.method, "schedule": ours.schedule, "ema": None}
     assert theirs.model_copy(update=same) == ours
     assert tested.read_fingerprint() == tested.labels_only.read_fingerprint()

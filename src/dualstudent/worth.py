@@ -95,7 +95,7 @@ def make_opponent(recipe: Recipe, data: PreparedData) -> Recipe | None:
     epochs = math.ceil(recipe.epochs / 2)
     schedule = CosineSchedule(
         epochs=epochs,
-        warmup_epochs=min(recipe.schedule.warmup_epochs, epochs / 4),
+        warmup_epochs=min(recipe.schedule.warmup_epochs, epochs / 2),
         warmup_from=recipe.schedule.warmup_from,
     )
     batch = recipe.batch

@@ -9,7 +9,15 @@ import torch
 
 from dualstudent import DataSettings, PreparedData, UserError, prepare, prepare_arrays
 from dualstudent.data.batching.loader import BatchLoader, BatchSettings
+from dualstudent.data.images.cache import decode_images
+from dualstudent.data.images.check import check_images
 from dualstudent.data.images.own import list_images
+from dualstudent.recipes.own_images import (
+    complete_recipe,
+    locate_images,
+    use_own_images,
+    validate_request,
+)
 from tests.support.pictures import save_picture
 
 POINTS = np.arange(16.0).reshape(8, 2)
@@ -165,3 +173,23 @@ def test_labels_of_the_target_are_drawn_more_often_than_others(labels: int, repe
     assert of_source // labels >= repeated
     expected = repeated * labels / (repeated * labels + of_source)
     assert share == pytest.approx(expected, abs=0.03)  # σ is below 0.008
+
+
+def test_labels_of_the_target_are_never_held_out(tmp_path: Path) -> None:
+    names = [f"source/{name}/{number}.png" for name in "ab" for number in range(2)]
+    names += [f"target/{name}/{number}.png" for name in "ab" for number in range(20)]
+    folder = draw(tmp_path / "both", *names, "target/unlabeled/1.png")
+    where = locate_images(folder)
+    asked = validate_request(where)
+    found = check_images(decode_images(asked.data.list_images(), 16))
+    assert found.labeled_source == {"a": 2, "b": 2}
+    recipe, _ = complete_recipe(asked, found, [])
+    assert recipe.data.validation == 0  # of the source there are too few to spare any
+
+    settings = DataSettings(path=folder, image_size=8, validation=0.5, adapts=True)
+    data = prepare(settings, seed=0)
+    assert {file.parent.parent.name for file in data.test_files} == {"source"}
+    assert len(data.test_files) == 2
+    assert settings.evaluated_part == "source validation"
+    given = use_own_images("digits", where, ["data.validation=0.5"])
+    assert given.data.adapts

@@ -112,12 +112,15 @@ def test_gradients_are_those_of_two_separate_passes_through_plain_batch_norm() -
         torch.testing.assert_close(mine.grad, expected.grad)
 
 
+@pytest.mark.parametrize("count", [4, 8])
 @pytest.mark.parametrize("rare", [SOURCE, TARGET])
-def test_one_row_among_many_of_the_other_domain_is_normalized_with_them(rare: int) -> None:
+def test_one_row_among_others_of_the_other_domain_is_normalized_with_them(
+    rare: int, count: int
+) -> None:
     network, norm = rows_by_domain()
-    domains = torch.full((8,), 1 - rare)
+    domains = torch.full((count,), 1 - rare)
     domains[3] = rare
-    rows = torch.randn(8, 3)
+    rows = torch.randn(count, 3)
     found = network(mark_domains(rows, domains)).class_logits
     torch.testing.assert_close(
         found, torch.nn.functional.batch_norm(rows, None, None, norm.weight, norm.bias, True)

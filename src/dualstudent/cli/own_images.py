@@ -181,7 +181,7 @@ def _describe_baseline(chosen: _Chosen) -> str:
         )
     recipe, data = chosen.recipe, chosen.data
     if learns_from_unlabeled(recipe, data) and not can_measure(recipe, data):
-        missing = "test or validation" if recipe.data.target_path is None else "test"
+        missing = "test or validation" if data.is_target is None else "test"
         return f"there are no {missing} images to measure by what the unlabeled images gain"
     return ""
 

@@ -239,7 +239,13 @@ def prepare(
     if settings.path is not None:
         images = images or settings.decode()
         data = prepare_files(
-            images, settings.labels, settings.validation, drawn, transforms, normalization
+            images,
+            settings.labels,
+            settings.validation,
+            drawn,
+            transforms,
+            normalization,
+            settings.evaluated_part == "source validation",
         )
     elif settings.source is None:
         raise UserError(

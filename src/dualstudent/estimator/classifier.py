@@ -367,11 +367,21 @@ def _measure_labels_met(trainer: Trainer) -> float:
     """Return the share of the given labels that the network predicts; of many, of some."""
     data, method = trainer.data, trainer.method
     labeled = data.labeled[:: math.ceil(len(data.labeled) / _MOST_LABELS)]
+    of_source = torch.zeros(len(labeled), dtype=torch.bool)
+    if data.is_target is not None and trainer.recipe.network.batch_norm == "by-domain":
+        of_source = ~data.is_target[labeled]
     network = {"": method.evaluated[method.exported]}
-    found = run_inference(network, data.train, labeled, None, trainer.fabric.device)
     right = [
         (chunk.clean[""].class_logits.argmax(dim=1).cpu() == data.labels[chunk.indices]).float()
-        for chunk in found
+        for domain in (False, True)
+        for chunk in run_inference(
+            network,
+            data.train,
+            labeled[of_source == domain],
+            None,
+            trainer.fabric.device,
+            of_source=domain,
+        )
     ]
     return float(torch.cat(right).mean())
 

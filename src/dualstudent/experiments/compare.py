@@ -168,7 +168,9 @@ def _find_finished(comparison: Comparison) -> FinishedRuns:
         ]
         for cell in comparison.recipes
     }
-    return {cell: each for cell, each in runs.items() if all(run.result.is_file() for run in each)}
+    whole = {cell: each for cell, each in runs.items() if all(r.result.is_file() for r in each)}
+    compared = {cell.column for cell in whole if cell.row != CEILING}
+    return {cell: each for cell, each in whole.items() if cell.column in compared}
 
 
 def _write_results(

@@ -133,12 +133,18 @@ def _write_notes(comparison: Comparison, runs: FinishedRuns, scores: Sequence[Sc
         _describe_lengths(comparison),
         *([EXPLANATION] if request.baselines else []),
         *([_CEILING] if request.ceiling else []),
+        *_name_failures(comparison, runs),
         *_explain_statistics(scores),
         _describe_spread(comparison),
         *comparison.remarks,
         describe_effort(runs),
         f"Written by `{request.command}`.",
     ]
+
+
+def _name_failures(comparison: Comparison, runs: FinishedRuns) -> list[str]:
+    missing = [str(cell) for cell in comparison.recipes if cell not in runs]
+    return [f"Not shown, as runs failed: {', '.join(missing)}."] if missing else []
 
 
 def _describe_runs(request: ComparisonRequest) -> str:

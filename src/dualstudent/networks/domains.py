@@ -144,7 +144,7 @@ def _sort_rows(channels: int, network: nn.Module, inputs: tuple[Tensor]) -> tupl
 
 def _join_few(targets: Tensor) -> Tensor:
     """Count the rows of a domain to the other one if they are too few to normalize them alone."""
-    fewest = min(_FEWEST_ROWS, _SMALLEST_SHARE * len(targets))
+    fewest = max(2, min(_FEWEST_ROWS, _SMALLEST_SHARE * len(targets)))  # one has no variance
     for few in (targets, ~targets):
         if int(few.sum()) < fewest:
             return targets ^ few

@@ -55,9 +55,14 @@ def use_own_images(
         UserError: if the recipe is invalid.
     """
     table = read_recipe_table(recipe, imports)
-    replaced = (*OF_PUBLISHED, "labels")  # these are meant for the data that the recipe names
+    # These are meant for the data that the recipe names.
+    replaced = (*OF_PUBLISHED, "labels", "adapts")
     kept = {key: value for key, value in table.get("data", {}).items() if key not in replaced}
-    return validate(apply_changes(table | {"data": kept | where}, changes), recipe)
+    found = validate(apply_changes(table | {"data": kept | where}, changes), recipe)
+    if not found.data.validation or found.data.target_path is not None:
+        return found
+    adapts = found.data.list_images().adapts
+    return found.model_copy(update={"data": found.data.model_copy(update={"adapts": adapts})})
 
 
 def validate_request(where: Table, changes: Sequence[str] = ()) -> Recipe:
@@ -203,7 +208,8 @@ def _find_tuned(asked: Recipe) -> str | None:
 
 def _count_samples(check: DataCheck, data: Table) -> tuple[int, int]:
     """Count the labeled and the unlabeled images that a run can be sure to train with."""
-    held_out = sum(count_held_out(count, data["validation"]) for count in check.labeled.values())
+    spared = check.labeled_source.values()
+    held_out = sum(count_held_out(count, data["validation"]) for count in spared)
     given, unlabeled = sum(check.labeled.values()) - held_out, check.unlabeled
     if data["validation"]:  # in the worst case, all copies are of held-out images
         given -= check.labeled_copies
@@ -253,7 +259,7 @@ def _explain_size(typical: int, size: int, cuda: bool) -> str:
 
 def _choose_validation(check: DataCheck, by_labels: bool) -> tuple[float, str]:
     """Choose the share of labels to hold out, none if they can be cross-validated; a reason."""
-    labels, classes = sum(check.labeled.values()), len(check.labeled)
+    labels, classes = sum(check.labeled_source.values()), len(check.labeled)
     if any(check.test.values()):
         return 0.0, "there is a test part"
     if by_labels:

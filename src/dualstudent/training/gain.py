@@ -164,6 +164,8 @@ def find_errors(trainer: Trainer) -> NDArray[np.float64]:
     """Return (n,), 1 where the network that ``predict`` uses errs about a test image, else 0."""
     data, seed, device = trainer.data, trainer.recipe.seed, trainer.fabric.device
     everything = torch.arange(len(data.test_labels))
-    found = Predictions.join(predict(trainer.method, data.test, everything, seed, device))
+    found = Predictions.join(
+        predict(trainer.method, data.test, everything, seed, device, trainer.tests_source)
+    )
     wrong = found.probabilities.argmax(dim=1) != data.test_labels.cpu()[found.indices]
     return wrong.double().numpy()

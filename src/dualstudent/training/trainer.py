@@ -457,6 +457,11 @@ def _check_domains(recipe: Recipe, data: PreparedData) -> None:
             "network.batch_norm = 'by-domain' needs two domains, but the data have one; name the "
             "other in data.target or data.target_path, or use 'together'"
         )
+    if networks[0].batch_norm == "by-domain" and recipe.device.sync_batch_norm:
+        raise UserError(
+            "network.batch_norm = 'by-domain' does not go with device.sync_batch_norm, which would "
+            "normalize both domains together; leave one of them out"
+        )
 
 
 def _synchronize_batch_norm(method: Method, device: torch.device) -> None:

@@ -315,6 +315,11 @@ def test_floats_are_changed_as_their_bytes_are(channels: int, kind: torch.dtype)
     assert torch.equal(*views)
 
 
+def test_floats_that_are_normalized_already_are_refused() -> None:
+    with pytest.raises(UserError, match=r"outside \[0, 1\]"):
+        Transform(cutout=0.5).apply(torch.randn(2, 1, 8, 8), {})
+
+
 def test_whole_numbers_that_are_no_bytes_are_refused() -> None:
     with pytest.raises(UserError, match=r"uint8, or float in \[0, 1\], not torch.int64"):
         Transform(cutout=0.5).apply(torch.zeros(2, 1, 8, 8, dtype=torch.int64), {})

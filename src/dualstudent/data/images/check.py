@@ -3,7 +3,7 @@
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -63,6 +63,7 @@ class DataCheck:
         unlabeled_copies: number of unlabeled images that equal a labeled one.
         may_be_mirrored: whether mirror images look like their class.
         adapts: whether there is a target domain to adapt to.
+        labeled_target: class → number of those labeled images that are of the target.
     """
 
     name: str
@@ -80,6 +81,12 @@ class DataCheck:
     unlabeled_copies: int = 0
     may_be_mirrored: bool = False
     adapts: bool = False
+    labeled_target: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def labeled_source(self) -> dict[str, int]:
+        """Class → number of labeled images of the source, which can be held out."""
+        return {name: n - self.labeled_target.get(name, 0) for name, n in self.labeled.items()}
 
     @property
     def images(self) -> int:
@@ -120,6 +127,7 @@ def check_images(images: DecodedImages) -> DataCheck:
         size=images.pixels.shape[-1],
         may_be_mirrored=_judge_mirroring(images),
         adapts=listing.adapts,
+        labeled_target=_count(listing, sorted({*listing.labeled} - {*listing.labeled_source})),
         findings=tuple(sorted(findings, key=lambda finding: finding.severity)),
         **_count_copies(images),
     )

@@ -83,6 +83,11 @@ class Listing:
         return self._find(lambda label, part: part == "train" and label >= 0)
 
     @property
+    def labeled_source(self) -> list[int]:
+        """Indices of the labeled training images of the source; of a single domain, all."""
+        return [i for i in self.labeled if not (self.adapts and self.targets[i])]
+
+    @property
     def unlabeled(self) -> list[int]:
         """Indices of the unlabeled training images."""
         return self._find(lambda label, part: part == "train" and label < 0)

@@ -107,6 +107,7 @@ def prepare_files(
     seed: int,
     transforms: Transforms,
     normalization: Normalization,
+    spare_target: bool = False,
 ) -> PreparedData:
     """Prepare own images for a run; their pixels stay in the memory-mapped file.
 
@@ -119,6 +120,7 @@ def prepare_files(
         seed: seed of the choice.
         transforms: perturbations of weak and strong views.
         normalization: normalization of the pixel values.
+        spare_target: whether only labels of the source are held out, if there are two domains.
 
     Raises:
         UserError: if there is a validation share beside a test part, if it is too small, or if
@@ -130,7 +132,7 @@ def prepare_files(
     source = LabeledImages(images)
     tested = hidden = torch.arange(trained, len(listing))
     if validation:
-        tested, hidden = _hold_out(source, validation, seed)
+        tested, hidden = _hold_out(source, validation, seed, spare_target)
     labeled = available = _exclude(hidden, 0, known)
     if labels != "all":
         labeled = choose_labeled(source, labels, seed, available)
@@ -170,7 +172,9 @@ def _select_samples(
     )
 
 
-def _hold_out(source: LabeledImages, validation: float, seed: int) -> tuple[Tensor, Tensor]:
+def _hold_out(
+    source: LabeledImages, validation: float, seed: int, spare_target: bool
+) -> tuple[Tensor, Tensor]:
     """Choose the images to validate on; return their indices, and those with their copies."""
     if source.images.listing.test:
         raise UserError(
@@ -179,8 +183,9 @@ def _hold_out(source: LabeledImages, validation: float, seed: int) -> tuple[Tens
         )
     first = torch.from_numpy(find_exact_duplicates(source.images.digests))
     distinct = first[: len(source)] == torch.arange(len(source))
-    if source.images.listing.adapts:  # labels of the target are few, and all are learned from
-        distinct &= ~torch.tensor(source.images.listing.targets[: len(source)])
+    if spare_target:  # its labels are few, and all are learned from
+        of_source = torch.tensor(source.images.listing.labeled_source)
+        distinct &= torch.isin(torch.arange(len(source)), of_source)
     tested = choose_held_out(source, validation, seed, distinct)
     return tested, torch.isin(first, tested).nonzero().squeeze(1)
 

@@ -147,7 +147,9 @@ class Transform(Settings):
 
 
 def _round_to_bytes(images: Tensor) -> Tensor:
-    return (images * 255).round().clamp(0, 255).to(torch.uint8)
+    if not bool(((images >= 0) & (images <= 1)).all()):
+        raise UserError("pixels are floats outside [0, 1]; perturb images before normalizing them")
+    return (images * 255).round().to(torch.uint8)
 
 
 _OPERATIONS = {
