@@ -26,7 +26,7 @@ from dualstudent.errors import UserError
 from dualstudent.prediction import Prediction
 
 SOURCE_STATISTICS = ("source_mean", "source_var")
-_FEWEST_ROWS, _SMALLEST_SHARE = 8, 1 / 4  # for statistics of a domain: one of both is enough
+_FEWEST_ROWS, _SMALLEST_SHARE = 16, 1 / 4  # for statistics of a domain: one of both is enough
 
 
 class BatchNormByDomain(_BatchNorm):
