@@ -13,7 +13,7 @@ from dualstudent.calibration import (
     fit_temperature,
     recalibrate,
 )
-from dualstudent.training.inference import Predictions, predict
+from dualstudent.training.inference import Predictions
 from dualstudent.training.trainer import Trainer
 
 MIN_ACCEPTED = 20  # held-out predictions above a threshold; 20 of 20 correct prove 86 %
@@ -48,14 +48,9 @@ class TrustRule:
             precision: wanted share of correct predictions among the trusted ones, in (0, 1].
         """
         data = trainer.data
-        everything = torch.arange(len(data.test_labels))
-        if len(everything) == 0:
+        if len(data.test_labels) == 0:
             return cls("nothing", 0, precision)
-        seed, device = trainer.recipe.seed, trainer.fabric.device
-        of_source = trainer.tests_source
-        predictions = Predictions.join(
-            predict(trainer.method, data.test, everything, seed, device, of_source)
-        )
+        predictions = trainer.predict_test()
         found = replace(predictions.add_truth(data.test_labels), stable=predictions.stable_for_all)
         # Without a mistake the likelihood has no maximum: it grows as the temperature falls.
         temperature = None if found.correct.all() else fit_temperature(found)

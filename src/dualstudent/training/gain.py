@@ -5,13 +5,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 from scipy.stats import binomtest
 
 from dualstudent.errors import UserError
-from dualstudent.training.inference import Predictions, predict
 from dualstudent.training.trainer import Trainer
 
 _LEVEL = 0.05  # of the sign test
@@ -162,10 +160,6 @@ def resample_mean(values: NDArray[np.float64]) -> tuple[float, float]:
 
 def find_errors(trainer: Trainer) -> NDArray[np.float64]:
     """Return (n,), 1 where the network that ``predict`` uses errs about a test image, else 0."""
-    data, seed, device = trainer.data, trainer.recipe.seed, trainer.fabric.device
-    everything = torch.arange(len(data.test_labels))
-    found = Predictions.join(
-        predict(trainer.method, data.test, everything, seed, device, trainer.tests_source)
-    )
-    wrong = found.probabilities.argmax(dim=1) != data.test_labels.cpu()[found.indices]
+    found = trainer.predict_test()
+    wrong = found.probabilities.argmax(dim=1) != trainer.data.test_labels.cpu()[found.indices]
     return wrong.double().numpy()

@@ -26,7 +26,7 @@ from dualstudent.recipes.schema import Recipe
 from dualstudent.training.distributed import Team, build_fabric
 from dualstudent.training.evaluation import Evaluator
 from dualstudent.training.fine_tuning import load_start
-from dualstudent.training.inference import evaluation_mode
+from dualstudent.training.inference import Predictions, evaluation_mode, predict
 from dualstudent.training.rows import DividedRows, gather_rows
 from dualstudent.training.state import TrainState
 from dualstudent.training.trunk import use_trunk
@@ -208,6 +208,14 @@ class Trainer:
             "distances": {pair: dataclasses.asdict(each) for pair, each in found.distances.items()},
         }
         return tested | ({"tracked": found.tracked} if found.tracked else {})
+
+    def predict_test(self) -> Predictions:
+        """Predict the test or validation part, as an evaluation does."""
+        everything = torch.arange(len(self.data.test_labels))
+        seed, device = self.recipe.seed, self.fabric.device
+        return Predictions.join(
+            predict(self.method, self.data.test, everything, seed, device, self.tests_source)
+        )
 
     def enter_stage(self, number: int) -> None:
         """Build the method of stage ``number``, −1 for the last, to load a state of that stage."""

@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import torch
-
 from dualstudent.data.prepared import PreparedData
 from dualstudent.errors import UserError, escape_line
 from dualstudent.recipes.schema import Recipe
@@ -13,7 +11,7 @@ from dualstudent.report.page.domains import Domains, compare_domains
 from dualstudent.report.page.evaluation import Evaluation, evaluate
 from dualstudent.report.page.findings import FindingGallery, build_finding_galleries
 from dualstudent.training.gain import Gain, read_gain
-from dualstudent.training.inference import Predictions, predict
+from dualstudent.training.inference import Predictions
 from dualstudent.training.inspection import read_inspection
 from dualstudent.training.model import load_trained
 from dualstudent.training.on_features import FeatureComparison, read_comparison
@@ -192,13 +190,9 @@ def _check_figures(run: Run, trainer: Trainer) -> None:
 
 
 def _predict(run: Run, trainer: Trainer) -> Predictions:
-    data = trainer.data
-    if data.tally is not None:
-        data.tally.write_to(run.log)  # which names most unreadable images already
-    everything = torch.arange(len(data.test_labels))
-    seed, device = trainer.recipe.seed, trainer.fabric.device
-    of_source = trainer.tests_source
-    return Predictions.join(predict(trainer.method, data.test, everything, seed, device, of_source))
+    if trainer.data.tally is not None:
+        trainer.data.tally.write_to(run.log)  # which names most unreadable images already
+    return trainer.predict_test()
 
 
 def _make_names(runs: Sequence[Run]) -> list[str]:
