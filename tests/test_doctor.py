@@ -59,6 +59,12 @@ def test_every_method_is_healthy(kind: type[Method]) -> None:
         assert reach.norms[reach.student]["trunk"] > 0
 
 
+def test_terms_that_begin_at_a_later_epoch_are_seen() -> None:
+    diagnosis = examine(small_recipe("method.name=shot", "schedule.epochs=6"))
+    assert (diagnosis.findings, diagnosis.off) == ([], [])
+    assert len(diagnosis.reach) == 4
+
+
 def test_teachers_and_averages_are_watched() -> None:
     recipe = small_recipe("method.name=mean-teacher+fastswa", "method.average_from=1")
     assert examine(recipe).networks == ["student", "teacher", "average"]

@@ -8,9 +8,11 @@ from pathlib import Path
 from shutil import copytree
 
 import pytest
+import torch
 
 from dualstudent import Callback, Run, UserError
 from dualstudent.grid import run_grid
+from dualstudent.pool import train_or_explain
 from dualstudent.runs import train
 from dualstudent.signals import Interrupted
 from dualstudent.training.checkpoint import read_checkpoint
@@ -75,6 +77,20 @@ def test_a_training_that_diverges_does_not_cost_the_other_runs(
     with pytest.raises(UserError, match=r"^1 of 2 runs failed, 1 finished: diverges: .*finite"):
         run_grid(recipes, tmp_path, workers=1)
     assert_equal_runs(Run(tmp_path / "good"), small_run)
+
+
+class NeedsMemory(Callback):
+    def on_step(self, step: int) -> None:
+        raise torch.OutOfMemoryError("tried to allocate 20 GiB")
+
+
+def test_an_error_that_nobody_expected_is_the_runs_own(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A grid goes on with the other runs; where it happened is on the standard error."""
+    problem = train_or_explain(RECIPES["seed-0"], tmp_path / "run", NeedsMemory())
+    assert problem == "torch.OutOfMemoryError: tried to allocate 20 GiB"
+    assert "in on_step" in capfd.readouterr().err
 
 
 def test_a_finished_run_of_another_recipe_is_not_taken_for_this_one(

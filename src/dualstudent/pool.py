@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import signal
+import traceback
 from concurrent.futures import Future, ProcessPoolExecutor
 from ctypes import c_bool
 from pathlib import Path
@@ -75,4 +76,7 @@ def train_or_explain(recipe: Recipe, folder: Path, callback: Callback | None = N
         train_or_resume(recipe, folder, callback or ())
     except (UserError, OSError, Interrupted) as error:
         return str(error)
+    except Exception as error:  # no memory, or a user's own method: the other runs go on
+        traceback.print_exc()
+        return traceback.format_exception_only(error)[-1].strip()
     return ""

@@ -112,10 +112,11 @@ def test_a_budget_for_own_images_chooses_the_other_settings_to_fit(
         (("--budget", "1h", "--set", "stages=[{name = 'all'}]"), "without stages"),
         (("--budget", "soon"), "--budget 'soon': write a duration such as 90s, 10min or 2h"),
         (("--budget", "30s", *CYCLES), "cycle_from + cycle_length = 20"),
+        (("--no-baseline",), "--no-baseline is for --data without a recipe"),
     ],
 )
 @pytest.mark.usefixtures("_half_a_second_each")
-def test_a_budget_that_makes_no_sense_is_refused_before_anything_is_written(
+def test_arguments_that_make_no_sense_are_refused_before_anything_is_written(
     arguments: tuple[str, ...],
     message: str,
     tmp_path: Path,

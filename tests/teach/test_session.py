@@ -285,6 +285,21 @@ def test_which_folders_can_be_taught(tmp_path: Path) -> None:
     assert (len(found.images), [path.name for path in found.unnamed]) == (2, [odd])
 
 
+def test_two_domains_are_not_taught_as_one(tmp_path: Path) -> None:
+    write_images(tmp_path / "both" / "source" / "zero", 2)
+    write_images(tmp_path / "both" / "source" / "one", 2)
+    write_images(tmp_path / "both" / "target", 4)
+    with pytest.raises(UserError, match=r"two domains; teach one, for example .*both/target$"):
+        find_collection(tmp_path / "both")
+    assert len(find_collection(tmp_path / "both" / "target").images) == 4
+    labeled = (tmp_path / "both" / "source").rglob("*.png")
+    rows = [f"{path},{path.parent.name},source" for path in labeled]
+    rows += [f"{path},,target" for path in (tmp_path / "both" / "target").iterdir()]
+    (tmp_path / "both.csv").write_text("\n".join(["path,label,domain", *rows]))
+    with pytest.raises(UserError, match="two domains; give a table of one, without that column"):
+        find_collection(tmp_path / "both.csv")
+
+
 def test_a_session_that_cannot_be_opened_keeps_nothing_open(tmp_path: Path) -> None:
     session = open_session(write_images(tmp_path / "digits", 8))
     session.close()

@@ -80,6 +80,8 @@ def train(
     from dualstudent.training.profiling import Profiler
     from dualstudent.training.run import Run
 
+    if no_baseline and recipe is not None:
+        raise UserError("--no-baseline is for --data without a recipe; a recipe trains no baseline")
     launched = find_world()
     leads = launched is None or launched.leads
     changes, loggers = set_ or [], [log_to(name) for name in log or () if leads]

@@ -29,8 +29,9 @@ def examine(subject: Recipe | Trainer, steps: int = 50) -> Diagnosis:
     """Take a few real training steps, with all terms fully ramped up, and check them.
 
     First comes an epoch of two steps with its evaluation, for methods whose targets come from an
-    earlier epoch; then steps until every term has reached its student. Nothing is written, and
-    the global random state is restored.
+    earlier epoch; then steps until every term has reached its student. A method that learns other
+    parts in later epochs takes them again after the last one. Nothing is written, and the global
+    random state is restored.
 
     Args:
         subject: a recipe, or a trainer, which is then trained by these steps.
@@ -79,8 +80,11 @@ class _Examination:
             self._take_steps(min(_SHORT_EPOCH, schedule.steps_per_epoch))
             self._finish_epoch(0)
             self._monitor.reset()
-            self._take_steps(min(steps, schedule.total_steps), until_all_reach=True)
+            steps = min(steps, schedule.total_steps)
+            self._take_steps(steps, until_all_reach=True)
             self._finish_epoch(schedule.settings.epochs - 1)
+            if not self._method.steady:  # some terms may begin at a later epoch only
+                self._take_steps(steps, until_all_reach=True)
         reach = self._choose_observations()
         self._check_terms(reach)
         self._check_movement()
