@@ -90,6 +90,16 @@ def test_the_rest_of_a_batch_goes_with_what_is_set(
     assert f"{per_epoch * epochs:,} in all" in choice.reasons["schedule.epochs"]
 
 
+@pytest.mark.parametrize(
+    ("size", "gpu", "steps"),
+    [(28, None, 6_000), (47, None, 6_000), (48, None, 3_000), (64, "cuda", 20_000)],
+)
+def test_small_images_have_more_steps_on_a_cpu(size: int, gpu: str | None, steps: int) -> None:
+    recipe = chosen(size=size, channels=1, gpu=gpu)
+    per_epoch = 5_000 // (recipe.batch.size - recipe.batch.labeled)
+    assert recipe.schedule.epochs == round(steps / per_epoch)
+
+
 def test_schedule_and_evaluation_go_with_the_epochs_that_are_set() -> None:
     table = choose_recipe(FACTS, {"schedule": {"epochs": 200}}).table
     warmup = {"warmup_epochs": 1, "warmup_from": 0}
