@@ -5,9 +5,9 @@
 
 Every method as `dualstudent train --data` would train it on a CPU, all that it chooses included,
 but half as long: 3,000 steps were the default before these trials made it 6,000. 10 labels a
-class, up to 6,000 unlabeled images, 28 or 32 pixels a side, gray; error on validation images from the
-training part, test parts are never read; two minutes of one core a trial. It can be stopped at any
-time and continues when called again. Writes `results/methods/`.
+class, up to 6,000 unlabeled images, 28 or 32 pixels a side, gray; error on validation images from
+the training part, test parts are never read; two minutes of one core a trial. It can be stopped at
+any time and continues when called again. Writes `results/methods/`.
 """
 
 import argparse

@@ -91,11 +91,13 @@ def test_the_rest_of_a_batch_goes_with_what_is_set(
 
 
 @pytest.mark.parametrize(
-    ("size", "gpu", "steps"),
-    [(28, None, 6_000), (47, None, 6_000), (48, None, 3_000), (64, "cuda", 20_000)],
+    ("size", "channels", "gpu", "steps"),
+    [(28, 1, None, 6_000), (48, 1, None, 3_000), (28, 3, None, 3_000), (28, 1, "cuda", 20_000)],
 )
-def test_small_images_have_more_steps_on_a_cpu(size: int, gpu: str | None, steps: int) -> None:
-    recipe = chosen(size=size, channels=1, gpu=gpu)
+def test_small_gray_images_have_more_steps_on_a_cpu(
+    size: int, channels: int, gpu: str | None, steps: int
+) -> None:
+    recipe = chosen(size=size, channels=channels, gpu=gpu)
     per_epoch = 5_000 // (recipe.batch.size - recipe.batch.labeled)
     assert recipe.schedule.epochs == round(steps / per_epoch)
 

@@ -30,8 +30,8 @@ _DUAL_STUDENT = {  # if it is asked for
     "stabilization_weight": 100,
     "confidence_threshold": 0.6,
 }
-_STEPS, _STEPS_ON_CUDA = 6_000, 20_000
-_STEPS_FOR_LARGE = 3_000  # images on a CPU, which take several times as long a step
+_STEPS, _STEPS_ON_CUDA = 3_000, 20_000
+_GRAY_STEPS = 6_000  # on a CPU, of small gray images: a step takes half as long
 _HEAD_STEPS = 800  # on features of a trunk, more would only fit the few labels
 _PHOTO = 128  # pixels a side from which a network for photos is chosen
 _LARGE = 48  # pixels a side from which a network has one more block
@@ -264,7 +264,7 @@ def _choose_steps(facts: ImageFacts) -> int:
         return _TUNING_STEPS_ON_GPU if facts.gpu else _TUNING_STEPS
     if facts.gpu == "cuda":
         return _STEPS_ON_CUDA
-    return _STEPS if facts.size < _LARGE else _STEPS_FOR_LARGE
+    return _GRAY_STEPS if facts.channels == 1 and facts.size < _LARGE else _STEPS
 
 
 def _choose_optimizer(
