@@ -56,6 +56,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "fixmatch, twice as wide": {"network": {"widths": [32, 64, 128]}},  # in place of 16, 32, 64
     "fixmatch, averaged weights": {"ema": {"decay": 0.999}},
 }
+STEPS = 3_000
 LENGTHS = {"fixmatch, 2 times as long": 2, "fixmatch, 4 times as long": 4}
 PER_CLASS = {"fixmatch, 8 labels a class": 8}  # 10 otherwise; validation would hold out two
 
@@ -91,8 +92,9 @@ def try_method(task: str, method: str, seed: int) -> dict[str, float]:
     prepare = partial(prepare_task, name, per_class, seed, gray=True, **changes)
     facts = state_facts(prepare(transforms=Transforms()))
     wanted = {"method": METHODS.get(method, METHODS[CHOSEN])} | VARIANTS.get(method, {})
-    chosen = choose_recipe(facts, wanted).table["schedule"]["epochs"]
-    wanted["schedule"] = {"epochs": LENGTHS.get(method, 1) * chosen // 2}
+    batch = choose_recipe(facts, wanted).table["batch"]
+    per_epoch = facts.unlabeled // (batch["size"] - batch["labeled"])
+    wanted["schedule"] = {"epochs": LENGTHS.get(method, 1) * round(STEPS / per_epoch)}
     table = choose_recipe(facts, wanted).table
     recipe = validate(table | {"data": {}, "seed": seed}, f"chosen for {task}")
     return train_once(recipe, prepare(transforms=recipe.transforms))

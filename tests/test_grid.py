@@ -8,14 +8,13 @@ from pathlib import Path
 from shutil import copytree
 
 import pytest
-import torch
 
 from dualstudent import Callback, Run, UserError
 from dualstudent.grid import run_grid
-from dualstudent.pool import train_or_explain
 from dualstudent.runs import train
 from dualstudent.signals import Interrupted
 from dualstudent.training.checkpoint import read_checkpoint
+from tests.support.own_code import write_code
 from tests.support.recipes import small_recipe
 from tests.support.runs import assert_equal_runs
 
@@ -79,18 +78,20 @@ def test_a_training_that_diverges_does_not_cost_the_other_runs(
     assert_equal_runs(Run(tmp_path / "good"), small_run)
 
 
-class NeedsMemory(Callback):
-    def on_step(self, step: int) -> None:
-        raise torch.OutOfMemoryError("tried to allocate 20 GiB")
-
-
-def test_an_error_that_nobody_expected_is_the_runs_own(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+def test_an_error_that_nobody_expected_does_not_cost_the_other_runs(
+    small_run: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """A grid goes on with the other runs; where it happened is on the standard error."""
-    problem = train_or_explain(RECIPES["seed-0"], tmp_path / "run", NeedsMemory())
-    assert problem == "torch.OutOfMemoryError: tried to allocate 20 GiB"
-    assert "in on_step" in capfd.readouterr().err
+    """Where it happened is on the standard error."""
+    monkeypatch.syspath_prepend(tmp_path)
+    fails = small_recipe(f"method.name={write_code(tmp_path, 'own_failing')}:Fails")
+    recipes = {"fails": fails, "good": RECIPES["seed-0"]}
+    with pytest.raises(UserError, match=r"1 finished: fails: RuntimeError: .* allocate 20 GiB$"):
+        run_grid(recipes, tmp_path, workers=1)
+    assert "in losses" in capfd.readouterr().err
+    assert_equal_runs(Run(tmp_path / "good"), small_run)
 
 
 def test_a_finished_run_of_another_recipe_is_not_taken_for_this_one(
@@ -122,6 +123,7 @@ import signal, sys
 from pathlib import Path
 from dualstudent import Callback
 from dualstudent.grid import run_grid
+from tests.support.own_code import write_code
 from tests.support.recipes import small_recipe
 
 class Tells(Callback):

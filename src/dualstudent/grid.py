@@ -58,8 +58,8 @@ def run_grid(
 
     Raises:
         Interrupted: after Ctrl-C, SIGTERM, SIGHUP or SIGUSR1; the same call continues.
-        RunsFailed: if runs fail, for example because a training diverges; the others are trained
-            to their end before.
+        RunsFailed: if runs fail, by whatever error; the others are trained to their end before,
+            and where an error was not expected, its traceback is on the standard error.
         UserError: if a process dies, or a folder holds another run.
 
     Example:

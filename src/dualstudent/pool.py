@@ -63,20 +63,20 @@ def _begin(stop: c_bool) -> None:
 
 
 def _train(recipe: str, folder: Path) -> str:
-    problem = train_or_explain(from_json(recipe), folder, _stops)
+    problem = train_or_explain(recipe, folder, _stops)
     parent = multiprocessing.parent_process()
     if parent is not None and not parent.is_alive():
         os._exit(0)  # nobody would give it anything else to do
     return problem
 
 
-def train_or_explain(recipe: Recipe, folder: Path, callback: Callback | None = None) -> str:
-    """Train or resume a run; return what went wrong, empty if nothing did."""
+def train_or_explain(recipe: str, folder: Path, callback: Callback | None = None) -> str:
+    """Train or resume a run by a recipe in JSON; return what went wrong, empty if nothing did."""
     try:
-        train_or_resume(recipe, folder, callback or ())
+        train_or_resume(from_json(recipe), folder, callback or ())
     except (UserError, OSError, Interrupted) as error:
         return str(error)
     except Exception as error:  # no memory, or a user's own method: the other runs go on
         traceback.print_exc()
-        return traceback.format_exception_only(error)[-1].strip()
+        return f"{type(error).__name__}: {' '.join(str(error).split())}"
     return ""

@@ -14,7 +14,6 @@ from typing import Any, Self
 
 from dualstudent.errors import UserError
 from dualstudent.pool import train_or_explain
-from dualstudent.recipes.reading import from_json
 from dualstudent.recipes.schema import Recipe
 
 _MOST_RETRIES = 10  # of a run whose machine was lost
@@ -121,4 +120,4 @@ def _train(recipe: str, folder: str, mark: str) -> str:
             "all machines of the cluster share"
         )
     torch.set_num_threads(1)
-    return train_or_explain(from_json(recipe), Path(folder))
+    return train_or_explain(recipe, Path(folder))

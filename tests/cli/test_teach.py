@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from dualstudent.data.images.folders import holds_domains
 from tests.support.command import Command
 from tests.support.teaching import write_images
 
@@ -52,6 +53,18 @@ def test_labels_go_in_and_out_without_a_page(tmp_path: Path, command: Command) -
     folders = tmp_path / "classes"
     assert command("teach", digits, "--folders", str(folders), "--link")[0] == 0
     assert (folders / "zero" / "0-0.png").resolve() == tmp_path / "digits" / "0-0.png"
+
+
+def test_labels_of_a_domain_leave_the_folder_of_both_as_it_is(
+    tmp_path: Path, command: Command
+) -> None:
+    for name in ("source/zero", "source/one", "target"):
+        write_images(tmp_path / "both" / name, 2)
+    (tmp_path / "in.csv").write_text("path,label\n0-0.png,zero\n")
+    target = str(tmp_path / "both" / "target")
+    assert command("teach", target, "--import", str(tmp_path / "in.csv"))[0] == 0
+    assert (tmp_path / "both-target-labels" / "labels.csv").is_file()
+    assert holds_domains(tmp_path / "both")
 
 
 LIMIT = 300  # seconds; it takes less than one, but the machine may be busy

@@ -91,14 +91,21 @@ def test_the_rest_of_a_batch_goes_with_what_is_set(
 
 
 @pytest.mark.parametrize(
-    ("size", "channels", "gpu", "steps"),
-    [(28, 1, None, 6_000), (48, 1, None, 3_000), (28, 3, None, 3_000), (28, 1, "cuda", 20_000)],
+    ("size", "channels", "unlabeled", "gpu", "steps"),
+    [
+        (28, 1, 5_000, None, 6_000),
+        (28, 1, 1_920, None, 3_000),
+        (48, 1, 5_000, None, 3_000),
+        (28, 3, 5_000, None, 3_000),
+        (28, 1, 5_000, "mps", 3_000),
+        (28, 1, 5_000, "cuda", 20_000),
+    ],
 )
-def test_small_gray_images_have_more_steps_on_a_cpu(
-    size: int, channels: int, gpu: str | None, steps: int
+def test_many_small_gray_images_have_more_steps_on_a_cpu(
+    size: int, channels: int, unlabeled: int, gpu: str | None, steps: int
 ) -> None:
-    recipe = chosen(size=size, channels=channels, gpu=gpu)
-    per_epoch = 5_000 // (recipe.batch.size - recipe.batch.labeled)
+    recipe = chosen(size=size, channels=channels, unlabeled=unlabeled, gpu=gpu)
+    per_epoch = unlabeled // (recipe.batch.size - recipe.batch.labeled)
     assert recipe.schedule.epochs == round(steps / per_epoch)
 
 

@@ -42,6 +42,10 @@ class Mine(Method):
         term = self.settings.compute_classification(logits, batch.labels, "labeled")
         return [StudentLoss({"classification": self.settings.weight * term})]
 
+class Fails(Mine):
+    def losses(self, batch, ramp):
+        raise RuntimeError("tried to allocate\\n  20 GiB")
+
 no_method = 3
 """
 

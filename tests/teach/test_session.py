@@ -292,11 +292,14 @@ def test_two_domains_are_not_taught_as_one(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"two domains; teach one, for example .*both/target$"):
         find_collection(tmp_path / "both")
     assert len(find_collection(tmp_path / "both" / "target").images) == 4
+    write_images(tmp_path / "albums" / "Source" / "2024", 2)
+    write_images(tmp_path / "albums" / "Target", 2)
+    assert len(find_collection(tmp_path / "albums").images) == 4
     labeled = (tmp_path / "both" / "source").rglob("*.png")
     rows = [f"{path},{path.parent.name},source" for path in labeled]
     rows += [f"{path},,target" for path in (tmp_path / "both" / "target").iterdir()]
     (tmp_path / "both.csv").write_text("\n".join(["path,label,domain", *rows]))
-    with pytest.raises(UserError, match="two domains; give a table of one, without that column"):
+    with pytest.raises(UserError, match="two domains; give a table of one, without 'domain'"):
         find_collection(tmp_path / "both.csv")
 
 

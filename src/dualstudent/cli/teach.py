@@ -155,9 +155,14 @@ def _serve(
 
 
 def _name_beside(source: Path) -> Path:
-    """FOLDER-labels; a folder may have a dot in its name."""
+    """FOLDER-labels; a folder may have a dot in its name, and nothing goes between two domains."""
+    from dualstudent.data.images.folders import holds_domains
+
     place = source.resolve() if source.name in ("", "..") else source
-    return place.with_name(f"{place.name if place.is_dir() else place.stem}-labels")
+    name = f"{place.name if place.is_dir() else place.stem}-labels"
+    if holds_domains(outer := place.absolute().parent):
+        return outer.with_name(f"{outer.name}-{name}")
+    return place.with_name(name)
 
 
 def _open_page(door: "Door", page: Path | None) -> None:

@@ -29,13 +29,13 @@ def examine(subject: Recipe | Trainer, steps: int = 50) -> Diagnosis:
     """Take a few real training steps, with all terms fully ramped up, and check them.
 
     First comes an epoch of two steps with its evaluation, for methods whose targets come from an
-    earlier epoch; then steps until every term has reached its student. A method that learns other
-    parts in later epochs takes them again after the last one. Nothing is written, and the global
-    random state is restored.
+    earlier epoch; then steps until every term has reached its student. If a method has terms that
+    begin in a later epoch, as SHOT has, these steps are taken once more after the last epoch.
+    Nothing is written, and the global random state is restored.
 
     Args:
         subject: a recipe, or a trainer, which is then trained by these steps.
-        steps: largest number of steps before a term that is still exactly 0 counts as off.
+        steps: largest number of steps, each time, before a term that is still 0 counts as off.
 
     Returns:
         Findings, and the gradient norms of each term by network and part.
@@ -83,7 +83,7 @@ class _Examination:
             steps = min(steps, schedule.total_steps)
             self._take_steps(steps, until_all_reach=True)
             self._finish_epoch(schedule.settings.epochs - 1)
-            if not self._method.steady:  # some terms may begin at a later epoch only
+            if not (self._method.steady or self._all_reach()):  # terms of later epochs
                 self._take_steps(steps, until_all_reach=True)
         reach = self._choose_observations()
         self._check_terms(reach)
@@ -103,10 +103,11 @@ class _Examination:
                 break
             finally:
                 self._check_modes("a step")
-            if until_all_reach and all(
-                each.reaches_student for each in self._choose_observations()
-            ):
+            if until_all_reach and self._all_reach():
                 break
+
+    def _all_reach(self) -> bool:
+        return all(each.reaches_student for each in self._choose_observations())
 
     def _finish_epoch(self, epoch: int) -> None:
         self._method.after_epoch(epoch, iter(self._monitor.batches))

@@ -65,7 +65,8 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             ``dualstudent train --data`` would take: ``"whitened-cnn"`` on a CPU. A network of your
             own is named by its import path, such as ``"my_package.nets:Tiny"``.
         epochs: passes over all samples; ``"auto"`` takes 100 for feature vectors, and for images
-            about 3,000 steps on a CPU and 20,000 on a GPU.
+            about 3,000 steps on a CPU (6,000 for small gray ones, of which 2,000 or more have no
+            label) and 20,000 on a GPU.
         batch_size: samples per step; less if there are fewer samples.
         labeled_batch: labeled samples per step.
         learning_rate: the largest; it falls to 0 along a half cosine. ``"auto"`` takes 0.1 for

@@ -31,7 +31,8 @@ _DUAL_STUDENT = {  # if it is asked for
     "confidence_threshold": 0.6,
 }
 _STEPS, _STEPS_ON_CUDA = 3_000, 20_000
-_GRAY_STEPS = 6_000  # on a CPU, of small gray images: a step takes half as long
+_GRAY_STEPS = 6_000  # on a CPU, of small gray images: a step takes half as long as in color
+_MANY_UNLABELED = 2_000  # with fewer, 6,000 steps gained nothing
 _HEAD_STEPS = 800  # on features of a trunk, more would only fit the few labels
 _PHOTO = 128  # pixels a side from which a network for photos is chosen
 _LARGE = 48  # pixels a side from which a network has one more block
@@ -262,9 +263,9 @@ def _choose_steps(facts: ImageFacts) -> int:
         return _HEAD_STEPS
     if facts.tuned:
         return _TUNING_STEPS_ON_GPU if facts.gpu else _TUNING_STEPS
-    if facts.gpu == "cuda":
-        return _STEPS_ON_CUDA
-    return _GRAY_STEPS if facts.channels == 1 and facts.size < _LARGE else _STEPS
+    if facts.gpu is None and facts.channels == 1 and facts.size < _LARGE:
+        return _GRAY_STEPS if facts.unlabeled >= _MANY_UNLABELED else _STEPS
+    return _STEPS_ON_CUDA if facts.gpu == "cuda" else _STEPS
 
 
 def _choose_optimizer(

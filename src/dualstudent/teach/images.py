@@ -6,7 +6,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from dualstudent.data.datasets import Part
-from dualstudent.data.images.folders import find_domains, find_images
+from dualstudent.data.images.folders import find_images, holds_domains
 from dualstudent.data.images.listing import is_text
 from dualstudent.data.images.own import list_images
 from dualstudent.data.paths import RIGHTS_TO_IMAGES, path_exists
@@ -75,8 +75,8 @@ def find_collection(where: Path) -> Collection:
     if (where / "recipe.toml").is_file():
         return _open_run(Run.open(where))
     source = where.absolute()
-    if source.is_dir() and (domains := find_domains(source)):
-        raise UserError(f"{where}: holds two domains; teach one, for example {domains[1]}")
+    if holds_domains(source):
+        raise UserError(f"{where}: holds two domains; teach one, for example {where / 'target'}")
     if source.is_dir() and not any((source / layout).is_dir() for layout in _LAYOUTS):
         found = tuple(Image(path) for path in find_images(source))
     else:
@@ -117,7 +117,7 @@ def _list(source: Path) -> tuple[Image, ...]:
             raise
         return tuple(Image(path) for path in find_images(source))
     if listing.adapts:
-        raise UserError(f"{source}: holds two domains; give a table of one, without that column")
+        raise UserError(f"{source}: holds two domains; give a table of one, without 'domain'")
     names = [listing.classes[label] if label >= 0 else "" for label in listing.labels]
     rows = zip(listing.paths, names, listing.parts, strict=True)
     return tuple(Image(path.absolute(), name, part) for path, name, part in rows)

@@ -77,6 +77,14 @@ def find_domains(folder: Path) -> tuple[Path, Path] | None:
     return alike["source"], alike["target"]
 
 
+def holds_domains(folder: Path) -> bool:
+    """Return whether a folder holds two domains, as :func:`find_domains` finds them."""
+    try:
+        return find_domains(folder) is not None
+    except (UserError, OSError):  # similar names, or a folder that cannot be read
+        return False
+
+
 def list_domains(
     source: Path, target: Path, unlabeled: str = _USUAL, target_labels: bool = False
 ) -> Listing:
