@@ -67,9 +67,8 @@ class _Examination:
         self._frozen = find_frozen(self._method)
         self._initial = {p: p.detach().clone() for p in self._method.parameters()}
         self._statistics = {name: _statistics(s) for name, s in self._students.items()}
-        self._monitor = GradientMonitor(
-            self._method, list(self._students), self._parts, _SHORT_EPOCH
-        )
+        self._monitor = GradientMonitor(self._method, list(self._students), self._parts)
+        self._steps: list[int] = []  # that were taken
         self._findings: dict[str, None] = {}  # each once, in the order they were made
 
     def run(self, steps: int) -> Diagnosis:
@@ -96,6 +95,7 @@ class _Examination:
 
     def _take_steps(self, steps: int, until_all_reach: bool = False) -> None:
         for step in range(steps):
+            self._steps.append(step)
             self._monitor.learning_rate = self._trainer.schedule.learning_rate(step)
             try:
                 self._trainer.take_step(step)
@@ -110,7 +110,7 @@ class _Examination:
         return all(each.reaches_student for each in self._choose_observations())
 
     def _finish_epoch(self, epoch: int) -> None:
-        self._method.after_epoch(epoch, iter(self._monitor.batches))
+        self._trainer.end_epoch(epoch, self._steps[-_SHORT_EPOCH:])
         self._check_modes("the end of an epoch")
         self._quick_evaluator().evaluate(self._method.evaluated)
         self._check_modes("an evaluation")
@@ -190,9 +190,16 @@ class _Examination:
                 self._add_finding(f"{student} has gradient but does not move in {', '.join(names)}")
 
     def _check_buffers(self) -> None:
+        domains = {domain for reach in self._monitor.observations for domain in reach.domains}
         for student, before in self._statistics.items():
             now = _statistics(self._students[student])
-            stuck = [name for name, value in now.items() if torch.equal(value, before[name])]
+            stuck = [
+                name
+                for name, value in now.items()
+                if torch.equal(value, before[name])
+                # A stage that learns from the target alone leaves those of the source as they are.
+                and ("source" in domains or ".source_" not in name)
+            ]
             if stuck:
                 self._add_finding(
                     f"batch-norm statistics of {student} do not move: {', '.join(stuck)}"

@@ -29,29 +29,23 @@ class GradientMonitor:
         method: to monitor.
         students: their names, in order.
         parts: of all networks.
-        kept_batches: number of latest batches to keep.
 
     Attributes:
         learning_rate: of the next step; set by the caller.
-        batches: the latest ones.
         observations: of all terms, in order.
         steps: number of steps so far.
         must_move: parameters whose gradient is large enough that a step must change them.
         has_stale_gradient: whether there ever was a gradient before backward.
     """
 
-    def __init__(
-        self, method: Method, students: Sequence[str], parts: Sequence[Part], kept_batches: int
-    ) -> None:
+    def __init__(self, method: Method, students: Sequence[str], parts: Sequence[Part]) -> None:
         self.learning_rate = 0.0
-        self.batches: list[Batch] = []
         self.observations: list[Reach] = []
         self.steps = 0
         self.must_move = set[nn.Parameter]()
         self.has_stale_gradient = False
         self._method, self._students, self._parts = method, students, parts
         self._parameters = [p for part in parts for p in part.parameters.values()]
-        self._kept_batches = kept_batches
         self._reached = set[tuple[str, str]]()
         self._by_domain = any(isinstance(each, BatchNormByDomain) for each in method.modules())
         self._views: tuple[Tensor, ...] = ()  # with the marks of their domains
@@ -78,7 +72,6 @@ class GradientMonitor:
 
     def _before(self, _: nn.Module, arguments: tuple[Any, ...]) -> tuple[Batch, float]:
         batch: Batch = arguments[0]
-        self.batches = [*self.batches, batch][-self._kept_batches :]
         if self._by_domain:
             self._views = tuple(view.detach().requires_grad_() for view in batch.views)
             batch = replace(batch, views=self._views)
