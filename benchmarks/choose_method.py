@@ -20,6 +20,7 @@ from torch import Tensor
 
 from choose_defaults import train_once
 from dualstudent import PreparedData, Transforms
+from dualstudent.batch import count_epoch_steps
 from dualstudent.data.transforms.symmetry import may_be_mirrored
 from dualstudent.recipes.chooser import ImageFacts, choose_recipe
 from dualstudent.recipes.reading import validate
@@ -93,7 +94,8 @@ def try_method(task: str, method: str, seed: int) -> dict[str, float]:
     facts = state_facts(prepare(transforms=Transforms()))
     wanted = {"method": METHODS.get(method, METHODS[CHOSEN])} | VARIANTS.get(method, {})
     batch = choose_recipe(facts, wanted).table["batch"]
-    per_epoch = facts.unlabeled // (batch["size"] - batch["labeled"])
+    counts = (facts.labeled, facts.unlabeled, batch["size"], batch["labeled"])
+    per_epoch = count_epoch_steps(*counts)
     wanted["schedule"] = {"epochs": LENGTHS.get(method, 1) * round(STEPS / per_epoch)}
     table = choose_recipe(facts, wanted).table
     recipe = validate(table | {"data": {}, "seed": seed}, f"chosen for {task}")

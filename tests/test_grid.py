@@ -123,7 +123,6 @@ import signal, sys
 from pathlib import Path
 from dualstudent import Callback
 from dualstudent.grid import run_grid
-from tests.support.own_code import write_code
 from tests.support.recipes import small_recipe
 
 class Tells(Callback):

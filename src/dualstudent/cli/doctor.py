@@ -20,7 +20,7 @@ def doctor(
     ] = "digits",
     set_: Changes = None,
     imports: Imports = None,
-    steps: Annotated[int, typer.Option(min=1, help="Largest number of training steps.")] = 50,
+    steps: Annotated[int, typer.Option(min=1, help="Largest number of steps at a time.")] = 50,
 ) -> None:
     """Check in a few real steps that every loss term reaches its own student and nothing else.
 

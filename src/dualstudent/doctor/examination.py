@@ -16,6 +16,7 @@ from dualstudent.doctor.diagnosis import Diagnosis, Reach
 from dualstudent.doctor.monitor import GradientMonitor, NothingToLearn
 from dualstudent.doctor.parts import name_networks, name_students, split_parts
 from dualstudent.generators import preserve_rng
+from dualstudent.networks.domains import SOURCE_STATISTICS
 from dualstudent.networks.network import find_frozen
 from dualstudent.recipes.schema import Recipe
 from dualstudent.training.evaluation import Evaluator
@@ -198,7 +199,7 @@ class _Examination:
                 for name, value in now.items()
                 if torch.equal(value, before[name])
                 # A stage that learns from the target alone leaves those of the source as they are.
-                and ("source" in domains or ".source_" not in name)
+                and ("source" in domains or not name.endswith(SOURCE_STATISTICS))
             ]
             if stuck:
                 self._add_finding(
