@@ -66,6 +66,17 @@ main()
     assert run_without(slow, program, tmp_path)
 
 
+def test_a_run_and_its_page_need_no_packages_that_load_slowly(tmp_path: Path) -> None:
+    """Every process of a grid would wait for them, seconds for a training of a minute."""
+    program = """
+from dualstudent import load_recipe, train
+changes = ["data.images=300", "schedule.epochs=1", "batch.size=64", "batch.labeled=16"]
+print(train(load_recipe("digits", changes), "run").page.read_text())
+"""
+    slow = ["scipy", "sklearn", "pandas", "matplotlib"]
+    assert "</html>" in run_without(slow, program, tmp_path)
+
+
 def imported(file: Path) -> set[str]:
     """The packages that a file imports anywhere."""
     names = []

@@ -8,7 +8,6 @@ import math
 from dataclasses import replace
 
 import torch
-from scipy.optimize import minimize_scalar
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -27,6 +26,8 @@ def fit_temperature(validation: PredictedSet) -> float:
         validation: samples that were not used for training. Not the test set: its calibration
             error would come out too low.
     """
+    from scipy.optimize import minimize_scalar
+
     logs, labels = _logs(validation.probabilities), validation.labels
 
     def loss(log_temperature: float) -> float:

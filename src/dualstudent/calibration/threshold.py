@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import torch
-from scipy.special import betaincinv
 
 from dualstudent.calibration.predicted import PredictedSet
 
@@ -74,6 +73,8 @@ def lower_bound(successes: int, total: int, confidence: float = 0.95) -> float:
         >>> round(lower_bound(14, 14), 2)
         0.81
     """
+    from scipy.special import betaincinv
+
     if not 0 <= successes <= total or total == 0:
         raise ValueError(f"{successes} of {total}: use 0 ≤ successes ≤ total and total ≥ 1")
     return float(betaincinv(successes, total - successes + 1, 1 - confidence)) if successes else 0.0

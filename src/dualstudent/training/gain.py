@@ -7,7 +7,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
-from scipy.stats import binomtest
 
 from dualstudent.errors import UserError
 from dualstudent.training.trainer import Trainer
@@ -137,6 +136,8 @@ def compute_gain(
 
 def _is_clear_loss(gains: NDArray[np.float64]) -> bool:
     """Whether far more gains are below 0 than above: the sign test, exact for few images."""
+    from scipy.stats import binomtest
+
     lost, won = int((gains < 0).sum()), int((gains > 0).sum())
     return bool(lost > won and binomtest(lost, lost + won).pvalue < _LEVEL)
 

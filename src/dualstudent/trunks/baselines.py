@@ -2,7 +2,6 @@
 
 import numpy as np
 import torch
-from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 from dualstudent.data.prepared import PreparedData
@@ -79,6 +78,8 @@ def find_inverse_penalty(vectors: Vectors) -> float:
 
 
 def _fit_line(vectors: Vectors, labels: Labels, asked: Vectors, classes: int) -> Probabilities:
+    from sklearn.linear_model import LogisticRegression
+
     line = LogisticRegression(C=find_inverse_penalty(vectors), max_iter=1000).fit(vectors, labels)
     found = np.zeros((len(asked), classes))
     found[:, line.classes_] = line.predict_proba(asked)

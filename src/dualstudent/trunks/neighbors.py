@@ -4,7 +4,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.neighbors import NearestNeighbors
 
 
 class Neighbors(NamedTuple):
@@ -41,6 +40,8 @@ def find_neighbors(
         >>> found.indices.tolist(), found.similarity.round(3).tolist()
         ([[1]], [[0.800000011920929]])
     """
+    from sklearn.neighbors import NearestNeighbors
+
     most = len(vectors) - (asked is None)
     search = NearestNeighbors(n_neighbors=min(count, most), algorithm="brute").fit(vectors)
     distances, indices = search.kneighbors(asked)

@@ -1,12 +1,14 @@
 """Labels that spread along a graph of similar images (Zhou et al. 2004)."""
 
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from dualstudent.trunks.neighbors import find_neighbors, scale_to_unit
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 Vectors: TypeAlias = NDArray[np.float32]
 Labels: TypeAlias = NDArray[np.int64]
@@ -30,8 +32,10 @@ class NeighborGraph:
     """
 
     def __init__(self, vectors: Vectors) -> None:
+        from scipy.sparse import diags_array
+
         graph = _build_graph(vectors)
-        scale = sparse.diags_array(1 / np.sqrt(graph.sum(axis=1)))
+        scale = diags_array(1 / np.sqrt(graph.sum(axis=1)))
         self._walk = scale @ graph @ scale
 
     def spread(self, labels: Labels, classes: int) -> Probabilities:
@@ -68,13 +72,15 @@ def to_one_hot(labels: Labels, classes: int) -> Probabilities:
     return np.eye(classes)[labels]
 
 
-def _build_graph(vectors: Vectors) -> sparse.csr_array:
+def _build_graph(vectors: Vectors) -> "csr_array":
     """(N, N), sparse and symmetric: the weight of each image and its nearest ones."""
+    from scipy.sparse import csr_array
+
     found = find_neighbors(scale_to_unit(vectors), NEIGHBORS)
     count, each = found.indices.shape
     starts = np.arange(0, count * each + 1, each)
     weights = _weigh(found.similarity).ravel()
-    graph = sparse.csr_array((weights, found.indices.ravel(), starts), (count, count))
+    graph = csr_array((weights, found.indices.ravel(), starts), (count, count))
     return graph.maximum(graph.T).tocsr()
 
 
