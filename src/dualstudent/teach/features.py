@@ -18,7 +18,7 @@ from dualstudent.data.images.decoding import (
 )
 from dualstudent.networks.efficientnet_lite import EfficientNetLite0
 from dualstudent.parallel import count_cores, map_threads
-from dualstudent.training.trunk_choice import is_worth_trying
+from dualstudent.training.trunk_choice import SMALLEST
 from dualstudent.trunks.features import keep_clean_features
 from dualstudent.trunks.patches import SIDE, PatchFeatures
 from dualstudent.trunks.propagation import Vectors
@@ -27,6 +27,7 @@ from dualstudent.trunks.trunk import TrunkSettings, build_trunk
 PIECE = 256  # images that are computed together
 _MEASURED = 200  # images whose headers are read
 _SMALLEST = 16  # pixels a side
+_SMALLEST_GRAY = 64  # for a trunk; small gray images are often digits, which it knows little of
 _FIT_BY = 2000  # images that patches are learned from
 
 Unreadable = dict[int, str]
@@ -89,12 +90,17 @@ def choose_extractor(
     """
     typical, is_gray = _measure(paths[:_MEASURED])
     channels: Channels = 1 if is_gray else 3
-    if trunk is None and is_worth_trying(typical, is_gray) and EfficientNetLite0.published.find():
+    if trunk is None and _suits_trunk(typical, is_gray) and EfficientNetLite0.published.find():
         trunk = TrunkSettings(name="efficientnet-lite0")
     if trunk is not None:
         size = max(_SMALLEST, min(typical, trunk.image_size))
         return TrunkExtractor(trunk, channels), size, channels
     return PatchExtractor(), max(_SMALLEST, min(typical, SIDE)), channels
+
+
+def _suits_trunk(side: int, is_gray: bool) -> bool:
+    """Guess whether a trunk helps: without labels, nobody can measure it."""
+    return side >= (_SMALLEST_GRAY if is_gray else SMALLEST)
 
 
 def compute_features(

@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional as F
 
 from dualstudent.data.arrays import prepare_arrays
 from dualstudent.data.features import Standardization
@@ -24,6 +23,7 @@ from dualstudent.training.crossvalidation import split_folds
 from dualstudent.training.on_features import read_features
 from dualstudent.trunks.baselines import BASELINES, predict_baseline
 from dualstudent.trunks.features import keep_features
+from dualstudent.trunks.patches import compute_patch_features
 from dualstudent.trunks.trunk import TrunkSettings, build_trunk
 
 _TRUNK = (
@@ -40,11 +40,10 @@ _QUICKER = (
 )
 _TUNED = "efficientnet-lite2"
 _MANY = 6_000  # images, which take the better trunk about 8 minutes on 2 cores
-_HELPS = 0.6  # of the error on pixels; measured by benchmarks/trunk_or_pixels.py
+_HELPS = 0.75  # of the error on patches; measured by benchmarks/trunk_or_scratch.py
 _MOST = 500  # labeled images
-_SMALLEST = 24  # pixels a side; smaller images show too little of what the trunk has learned
-_SMALLEST_GRAY = 64  # small gray images, such as digits, are learned better from scratch
-_SIDE = 32  # pixels a side for the classifier on pixels
+_AT_ONCE = 100
+SMALLEST = 24  # pixels a side; smaller images show too little of what the trunk has learned
 
 
 @dataclass(frozen=True)
@@ -54,22 +53,23 @@ class TrunkTrial:
     Attributes:
         trunk: its name.
         features: by the features of the trunk.
-        pixels: by the pixels themselves.
+        patches: by the patches that the images have, which are learned from them at once: how
+            much a network from scratch could find in them.
     """
 
     trunk: str
     features: float
-    pixels: float
+    patches: float
 
     @property
     def helps(self) -> bool:
         """Whether the trunk is to be used."""
-        return self.features <= _HELPS * self.pixels
+        return self.features <= _HELPS * self.patches
 
     def __str__(self) -> str:
         return (
             f"logistic regression on labels, each hidden once, is wrong in {self.features:.0f} % "
-            f"by the features of {self.trunk}, in {self.pixels:.0f} % by pixels"
+            f"by the features of {self.trunk}, in {self.patches:.0f} % by patches of the images"
         )
 
 
@@ -109,7 +109,7 @@ def choose_trunk(
     typical, _ = measured
     as_asked = TrunkChoice(asked, changes, {})
     wanted = apply_changes({}, changes).keys()
-    if wanted & {"network", "trunk", "stages"} or listing.adapts or not is_worth_trying(typical):
+    if wanted & {"network", "trunk", "stages"} or listing.adapts or typical < SMALLEST:
         return as_asked
     networks = (EfficientNetLite0, EfficientNetLite2)
     if any(network.published.find() is None for network in networks):
@@ -143,11 +143,6 @@ def take_quicker_trunk(choice: TrunkChoice) -> TrunkChoice | None:
     return TrunkChoice(validate_request(where, changes), changes, reasons)
 
 
-def is_worth_trying(side: int, is_gray: bool = False) -> bool:
-    """Return whether a trunk may help with images of ``side`` pixels a side."""
-    return side >= (_SMALLEST_GRAY if is_gray else _SMALLEST)
-
-
 def _try_on_labeled(
     asked: Recipe, listing: Listing, measured: tuple[int, bool], progress: Progress | None
 ) -> TrunkTrial | None:
@@ -155,8 +150,6 @@ def _try_on_labeled(
     labeled = _pick_evenly(listing, asked)
     size, channels = choose_form(asked, *measured)
     images = decode_images(listing.select(labeled), size, channels, progress=progress)
-    if not is_worth_trying(size, images.is_gray):
-        return None
     pixels, labels = images.pixels[images.rows], torch.tensor(images.listing.labels)
     return try_trunk(torch.from_numpy(pixels), labels, asked.trunk, asked.seed, progress)
 
@@ -178,7 +171,7 @@ def try_trunk(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> TrunkTrial | None:
-    """Cross-validate logistic regression on the features of a trunk, and on pixels.
+    """Cross-validate logistic regression on the features of a trunk, and on patches.
 
     The features are kept, so that a training on the same images need not compute them again.
 
@@ -190,24 +183,26 @@ def try_trunk(
         progress: receives the number of images whose features are computed.
 
     Returns:
-        The errors; None if fewer than two classes have two labeled images.
+        The errors; None if fewer than two classes have two labeled images, or no image shows
+        anything.
     """
     first: dict[bytes, int] = {}  # of equal images
     images = [first.setdefault(image.numpy().tobytes(), n) for n, image in enumerate(pixels)]
     folds = split_folds(labels, np.array(images), seed)
     if len(set(labels[torch.from_numpy(folds >= 0)].tolist())) < 2:
         return None
+    patches = compute_patch_features(torch.split(pixels, _AT_ONCE), seed)
+    if patches is None:
+        return None
     data = prepare_arrays(pixels.permute(0, 2, 3, 1).numpy(), labels.tolist())
     trunk = build_trunk(settings, pixels.shape[1])
     clean = keep_features(data, trunk, weak_views=0, strong_views=0, progress=progress).train
     features = read_features(clean, torch.arange(len(labels)))
-    small = F.interpolate(pixels.float() / 255, (_SIDE, _SIDE), mode="bilinear", antialias=True)
-    vectors = small.flatten(1).numpy()
-    scaled = Standardization.measure_jointly(vectors).apply(vectors).numpy()
-    of_features, of_pixels = (
+    scaled = Standardization.measure_jointly(patches).apply(patches).numpy()
+    of_features, of_patches = (
         _count_errors(each, labels.numpy(), folds) for each in (features, scaled)
     )
-    return TrunkTrial(settings.name, of_features, of_pixels)
+    return TrunkTrial(settings.name, of_features, of_patches)
 
 
 def _count_errors(

@@ -7,18 +7,18 @@ square roots of these sums are reduced to their principal components. This is le
 images themselves within seconds, and on digits a few labels say much more by it than by pixels.
 """
 
+from collections.abc import Iterable
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.cluster import MiniBatchKMeans
-from sklearn.decomposition import PCA
 from torch import Tensor
 from torch.nn import functional as F
 
 from dualstudent.generators import derive_seed, make_generator
 
 SIDE = 32  # pixels a side that images are reduced to
-PATCH = 7  # pixels a side
+_PATCH = 7  # pixels a side
 _CENTERS, _REGIONS, _COMPONENTS = 200, 3, 128
 _PATCHES = 40_000  # drawn to learn from
 _CONTRAST, _WHITENING = 0.01, 0.1  # added to variances, so that flat patches stay small
@@ -39,6 +39,9 @@ class PatchFeatures:
     """
 
     def __init__(self, images: Tensor, seed: int = 0) -> None:
+        from sklearn.cluster import MiniBatchKMeans
+        from sklearn.decomposition import PCA
+
         patches = _draw_patches(images, make_generator(seed, "patches"))
         self._mean = patches.mean(dim=0)
         values, vectors = torch.linalg.eigh(torch.cov((patches - self._mean).T))
@@ -66,8 +69,8 @@ class PatchFeatures:
         return torch.cat(parts).sqrt().numpy()
 
     def _pool_some(self, images: Tensor) -> Tensor:
-        height, width = (side - PATCH + 1 for side in images.shape[2:])
-        patches = _normalize(F.unfold(images, PATCH).transpose(1, 2))
+        height, width = (side - _PATCH + 1 for side in images.shape[2:])
+        patches = _normalize(F.unfold(images, _PATCH).transpose(1, 2))
         distances = torch.cdist((patches - self._mean) @ self._whitening, self._centers)
         answers = (distances.mean(dim=2, keepdim=True) - distances).clamp(min=0)
         maps = answers.transpose(1, 2).reshape(len(images), -1, height, width)
@@ -75,12 +78,42 @@ class PatchFeatures:
         return F.adaptive_avg_pool2d(maps, regions).flatten(1)
 
 
+def compute_patch_features(images: Iterable[Tensor], seed: int = 0) -> NDArray[np.float32] | None:
+    """Compute the features of images that are fitted to these very images.
+
+    Args:
+        images: pixels (n, channels, H, W), uint8, in parts; large ones are reduced first.
+        seed: draws the patches.
+
+    Returns:
+        (N, at most 128); None where no patch shows anything.
+
+    Example:
+        >>> noise = torch.rand(60, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+        >>> vectors = compute_patch_features([(255 * noise).byte()])
+        >>> vectors.shape, compute_patch_features([torch.zeros(60, 1, 8, 8).byte()])
+        ((60, 60), None)
+    """
+    small = torch.cat([_reduce(some) for some in images])
+    if min(small.shape[2:]) < _PATCH or small.std() == 0:
+        return None
+    return PatchFeatures(small, seed)(small)
+
+
+def _reduce(pixels: Tensor) -> Tensor:
+    """Scale images to [0, 1], and large ones to 32 pixels a side."""
+    images, largest = pixels.float() / 255, max(pixels.shape[2:])
+    if largest <= SIDE:
+        return images
+    return F.interpolate(images, scale_factor=SIDE / largest, mode="area")
+
+
 def _draw_patches(images: Tensor, generator: torch.Generator) -> Tensor:
     """Draw normalized patches (n, channels · 49), those that show something."""
-    every = max(1, len(images) * (images.shape[2] - PATCH + 1) ** 2 // (4 * _PATCHES))
+    every = max(1, len(images) * (images.shape[2] - _PATCH + 1) ** 2 // (4 * _PATCHES))
     pieces = []
     for some in torch.split(images, _AT_ONCE):
-        patches = F.unfold(some, PATCH).transpose(1, 2).flatten(0, 1)
+        patches = F.unfold(some, _PATCH).transpose(1, 2).flatten(0, 1)
         order = torch.randperm(len(patches), generator=generator)[: len(patches) // every + 1]
         pieces.append(patches[order])
     patches = torch.cat(pieces)

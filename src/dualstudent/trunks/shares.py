@@ -20,10 +20,9 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 from torch import Tensor
-from torch.nn import functional as F
 
 from dualstudent.generators import derive_seed, make_generator
-from dualstudent.trunks.patches import PATCH, SIDE, PatchFeatures
+from dualstudent.trunks.patches import compute_patch_features
 from dualstudent.trunks.propagation import Labels, Probabilities, Vectors
 
 _FEWEST_LABELS = 8  # of each class; fewer do not tell in which ways a classifier is wrong
@@ -135,10 +134,9 @@ def estimate_image_shares(
     if not _can_estimate(labels.numpy(), classes):
         return None
     chosen = _choose(labels, classes, seed)
-    images = torch.cat([_reduce(read(some)) for some in torch.split(chosen, _AT_ONCE)])
-    if min(images.shape[2:]) < PATCH or images.std() == 0:
+    vectors = compute_patch_features(map(read, torch.split(chosen, _AT_ONCE)), seed)
+    if vectors is None:
         return None
-    vectors = PatchFeatures(images, seed)(images)
     return estimate_shares(vectors, labels[chosen].numpy(), classes, seed)
 
 
@@ -159,14 +157,6 @@ def _choose(labels: Tensor, classes: int, seed: int) -> Tensor:
     each = max(_FEWEST_LABELS, _MOST // classes)
     labeled = [order[labels[order] == label][:each] for label in range(classes)]
     return torch.cat([*labeled, order[labels[order] < 0][:_MOST]])
-
-
-def _reduce(pixels: Tensor) -> Tensor:
-    """Scale images to [0, 1], and large ones to 32 pixels a side."""
-    images, largest = pixels.float() / 255, max(pixels.shape[2:])
-    if largest <= SIDE:
-        return images
-    return F.interpolate(images, scale_factor=SIDE / largest, mode="area")
 
 
 def _classify(
