@@ -139,8 +139,19 @@ def test_the_user_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.usefixtures("sees_the_corner")
-def test_images_that_show_nothing_are_learned_from_scratch(tmp_path: Path) -> None:
-    write_images(tmp_path, torch.zeros(8, 3, 32, 32).byte(), [f"class {n % 2}" for n in range(8)])
+@pytest.mark.parametrize(
+    "images",
+    [
+        torch.full((8, 3, 32, 32), 9),
+        torch.arange(8).reshape(8, 1, 1, 1).expand(8, 3, 32, 32),
+        torch.arange(32).expand(8, 3, 32, 32),
+    ],
+    ids=["black", "of one color each", "all the same"],
+)
+def test_images_without_patches_to_tell_them_apart_are_learned_from_scratch(
+    images: Tensor, tmp_path: Path
+) -> None:
+    write_images(tmp_path, images.byte(), [f"class {n % 2}" for n in range(8)])
     assert choose(tmp_path).reasons == {}
 
 

@@ -86,7 +86,7 @@ def compute_patch_features(images: Iterable[Tensor], seed: int = 0) -> NDArray[n
         seed: draws the patches.
 
     Returns:
-        (N, at most 128); None where no patch shows anything.
+        (N, at most 128); None where no patch shows anything, or all images are the same.
 
     Example:
         >>> noise = torch.rand(60, 1, 8, 8, generator=torch.Generator().manual_seed(0))
@@ -95,7 +95,8 @@ def compute_patch_features(images: Iterable[Tensor], seed: int = 0) -> NDArray[n
         ((60, 60), None)
     """
     small = torch.cat([_reduce(some) for some in images])
-    if min(small.shape[2:]) < _PATCH or small.std() == 0:
+    flat = small.amax(dim=(2, 3)) == small.amin(dim=(2, 3))
+    if min(small.shape[2:]) < _PATCH or flat.all() or (small == small[0]).all():
         return None
     return PatchFeatures(small, seed)(small)
 
