@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from dualstudent import Run, UserError, load_recipe
+from dualstudent import Recipe, Run, UserError, load_recipe
 from dualstudent.cli.arguments import parse_duration
 from dualstudent.training import forecast
+from dualstudent.training.trunk import TrunkTooSlow
+from dualstudent.training.trunk_choice import TrunkTrial
 from tests.support.command import Command
 from tests.support.digit_files import write_digits
 from tests.support.recipes import SMALL
@@ -102,6 +104,36 @@ def test_a_budget_for_own_images_chooses_the_other_settings_to_fit(
     assert f"schedule.epochs = 3: as many as fit into {why}" in output
     schedule = Run.open(tmp_path / "runs" / "images-0").read_recipe().schedule
     assert (schedule.epochs, schedule.rampup_epochs, schedule.warmup_epochs) == (3, 0.75, 0.75)
+
+
+@pytest.mark.usefixtures("_half_a_second_each")
+def test_a_budget_too_short_for_features_leaves_the_trunk_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
+) -> None:
+    tried = []
+
+    def take_too_long(seconds: float, recipe: Recipe, *_: object) -> None:
+        assert recipe.trunk is not None
+        tried.append(recipe.trunk.name)
+        raise TrunkTooSlow("too slow")
+
+    trial = TrunkTrial("a trunk", features=0.0, patches=50.0)
+    monkeypatch.setattr("dualstudent.training.trunk_choice.try_trunk", lambda *_: trial)
+    monkeypatch.setattr("dualstudent.cli.own_images.use_trunk_within", take_too_long)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DUALSTUDENT_CACHE", str(tmp_path / "cache"))
+    write_digits(tmp_path / "images", labeled=5, unlabeled=120, test=10)
+    settings = ("batch.size=16", "batch.labeled=4", "data.image_size=32")
+    words = ["train", "--data", "images", "--no-baseline", "--budget", "1min"]
+    words += [word for setting in settings for word in ("--set", setting)]
+    code, output, messages = command(*words)
+    assert code == 0, messages
+    assert tried == ["efficientnet-lite0+2", "efficientnet-lite0"]
+    assert "the features of a trunk take too long for the budget" in output
+    assert Run.open(tmp_path / "runs" / "images-0").read_recipe().trunk is None
+    own = ("--set", "trunk.name=efficientnet-lite0", "--out", "own")
+    code, _, messages = command(*words, *own)
+    assert (code, messages.splitlines()[-1]) == (2, "error: too slow")
 
 
 @pytest.mark.parametrize(

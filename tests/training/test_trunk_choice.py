@@ -19,7 +19,6 @@ from dualstudent.training.trunk_choice import (
     TrunkChoice,
     TrunkTrial,
     choose_trunk,
-    take_quicker_trunk,
     try_trunk,
 )
 from dualstudent.trunks.patches import PatchFeatures
@@ -97,13 +96,16 @@ def test_a_trunk_is_chosen_where_it_helps(tmp_path: Path) -> None:
     assert chosen.asked.seed == 1
     assert chosen.changes[:2] == ["seed=1", "trunk.name=efficientnet-lite0+2"]
     assert "wrong in 0 % by the features of efficientnet-lite0+2" in chosen.reasons["trunk.name"]
-    quicker = take_quicker_trunk(chosen)
+    quicker = chosen.otherwise
     assert quicker is not None
     assert quicker.asked.trunk is not None
     assert (quicker.asked.trunk.name, quicker.asked.seed) == ("efficientnet-lite0", 1)
     assert "too long" in quicker.reasons["trunk.name"]
-    assert take_quicker_trunk(quicker) is None
-    assert take_quicker_trunk(choose(tmp_path / "told", "trunk.name=efficientnet-lite1")) is None
+    scratch = quicker.otherwise
+    assert scratch is not None
+    assert (scratch.asked.trunk, scratch.changes, scratch.otherwise) == (None, ("seed=1",), None)
+    assert "too long" in scratch.reasons["network.name"]
+    assert choose(tmp_path / "told", "trunk.name=efficientnet-lite1").otherwise is None
     refused = choose(tmp_path / "hidden")
     assert refused.asked.trunk is None
     assert "by patches of the images" in refused.reasons["network.name"]
@@ -132,10 +134,30 @@ def test_the_user_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     for change in ("network.name=whitened-cnn", "trunk.name=efficientnet-lite1"):
         assert choose(tmp_path, change).changes == (change,)
     assert choose(tmp_path, typical=16).reasons == {}  # too small to see anything in them
+    assert choose(tmp_path, "data.image_size=16", typical=500).reasons == {}
     monkeypatch.setattr(Published, "find", lambda _: None)
     missing = choose(tmp_path)
     assert missing.asked.trunk is None
     assert "the extra 'pretrained'" in missing.reasons["network.name"]
+
+
+def test_a_tie_is_no_help() -> None:
+    assert not TrunkTrial("of two easy classes", features=0.0, patches=0.0).helps
+
+
+@pytest.mark.usefixtures("sees_the_corner")
+def test_small_gray_images_need_labels_enough_to_tell_them_from_digits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pixels, labels = draw_images(50)
+    gray = pixels[:, :1].expand(-1, 3, -1, -1)  # also if they are stored in color
+    names = [f"class {label}" for label in labels]
+    write_images(tmp_path / "few", gray[:49], names[:49])
+    write_images(tmp_path / "enough", gray, names)
+    assert choose(tmp_path / "few").reasons == {}
+    assert choose(tmp_path / "enough").asked.trunk is not None
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert choose(tmp_path / "enough").reasons == {}
 
 
 @pytest.mark.usefixtures("sees_the_corner")

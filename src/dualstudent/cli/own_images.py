@@ -30,7 +30,7 @@ from dualstudent.training.forecast import estimate_seconds, fit_epochs
 from dualstudent.training.inspection import inspect_features
 from dualstudent.training.run import Run
 from dualstudent.training.trunk import TrunkTooSlow, use_trunk, use_trunk_within
-from dualstudent.training.trunk_choice import TrunkChoice, choose_trunk, take_quicker_trunk
+from dualstudent.training.trunk_choice import TrunkChoice, choose_trunk
 from dualstudent.worth import (
     can_measure,
     count_trainings,
@@ -50,6 +50,7 @@ class _Chosen:
     data: PreparedData
     found: DataCheck
     shares: tuple[float, ...] | None  # of the classes among the unlabeled images
+    tried_trunk: bool  # which takes a part of the budget
 
     @property
     def refit(self) -> bool:  # on all labels, in the end
@@ -79,8 +80,8 @@ def choose_recipe(
     started = time.monotonic() if started is None else started
     chosen = _choose(asked, asked.data.list_images(), changes, baseline, budget)
     if budget is not None:
-        features = 0.0 if chosen.recipe.trunk is None else time.monotonic() - started
-        chosen = _fit_into(budget, budget - features, chosen)
+        spent = time.monotonic() - started if chosen.tried_trunk else 0.0
+        chosen = _fit_into(budget, budget - spent, chosen)
     recipe, data = chosen.recipe, chosen.data
     print_line(console, "the recipe chosen for these images; change anything by --set KEY=VALUE:")
     for key, reason in chosen.reasons.items():
@@ -199,13 +200,15 @@ def _choose(
         trunk = choose_trunk(asked, listing, changes, measured, trying)
     images = _decode(listing, *choose_form(trunk.asked, *measured))
     found = _check(images)
-    try:
-        return _complete(trunk, listing, images, found, baseline, budget)
-    except TrunkTooSlow:
-        quicker = take_quicker_trunk(trunk)
-        if quicker is None:
-            raise
-        return _complete(quicker, listing, images, found, baseline, budget)
+    while True:
+        try:
+            return _complete(trunk, listing, images, found, baseline, budget)
+        except TrunkTooSlow:
+            if trunk.otherwise is None:
+                raise
+            trunk = trunk.otherwise
+            images = _decode(listing, *choose_form(trunk.asked, *measured))
+            found = check_images(images)
 
 
 def _complete(
@@ -233,7 +236,8 @@ def _complete(
             if recipe.trunk != most:
                 reasons[f"trunk.{key}"] = "as many as can be computed in half of the budget"
     opponent = make_opponent(recipe, data) if baseline else None
-    return _Chosen(asked, changes, recipe, opponent, reasons, data, found, shares)
+    tried = recipe.trunk is not None or bool(trunk.reasons)
+    return _Chosen(asked, changes, recipe, opponent, reasons, data, found, shares, tried)
 
 
 def _decode(listing: Listing, size: int, channels: Channels) -> DecodedImages:

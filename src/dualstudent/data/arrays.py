@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image
-from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 from torch.utils.data import Dataset
 
@@ -153,6 +152,8 @@ def encode_labels(y: LabelsLike) -> tuple[NDArray[Any], Tensor]:
         >>> classes.tolist(), codes.tolist()
         (['cat', 'dog'], [1, 0, -1])
     """
+    from sklearn.utils.multiclass import check_classification_targets
+
     labels = np.asarray(y)
     if labels.ndim != 1:
         raise UserError(f"y must have one dimension, one label a sample; it has {labels.ndim}")

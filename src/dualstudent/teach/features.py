@@ -18,16 +18,19 @@ from dualstudent.data.images.decoding import (
 )
 from dualstudent.networks.efficientnet_lite import EfficientNetLite0
 from dualstudent.parallel import count_cores, map_threads
-from dualstudent.training.trunk_choice import SMALLEST
 from dualstudent.trunks.features import keep_clean_features
 from dualstudent.trunks.patches import SIDE, PatchFeatures
 from dualstudent.trunks.propagation import Vectors
-from dualstudent.trunks.trunk import TrunkSettings, build_trunk
+from dualstudent.trunks.trunk import (
+    SMALLEST_IMAGE,
+    TrunkSettings,
+    build_trunk,
+    is_small_gray,
+)
 
 PIECE = 256  # images that are computed together
 _MEASURED = 200  # images whose headers are read
 _SMALLEST = 16  # pixels a side
-_SMALLEST_GRAY = 64  # for a trunk; small gray images are often digits, which it knows little of
 _FIT_BY = 2000  # images that patches are learned from
 
 Unreadable = dict[int, str]
@@ -100,7 +103,7 @@ def choose_extractor(
 
 def _suits_trunk(side: int, is_gray: bool) -> bool:
     """Guess whether a trunk helps: without labels, nobody can measure it."""
-    return side >= (_SMALLEST_GRAY if is_gray else SMALLEST)
+    return side >= SMALLEST_IMAGE and not is_small_gray(side, is_gray)
 
 
 def compute_features(

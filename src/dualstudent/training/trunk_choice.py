@@ -23,8 +23,13 @@ from dualstudent.training.crossvalidation import split_folds
 from dualstudent.training.on_features import read_features
 from dualstudent.trunks.baselines import BASELINES, predict_baseline
 from dualstudent.trunks.features import keep_features
-from dualstudent.trunks.patches import compute_patch_features
-from dualstudent.trunks.trunk import TrunkSettings, build_trunk
+from dualstudent.trunks.patches import AT_ONCE, compute_patch_features
+from dualstudent.trunks.trunk import (
+    SMALLEST_IMAGE,
+    TrunkSettings,
+    build_trunk,
+    is_small_gray,
+)
 
 _TRUNK = (
     "trunk.name=efficientnet-lite0+2",
@@ -40,10 +45,12 @@ _QUICKER = (
 )
 _TUNED = "efficientnet-lite2"
 _MANY = 6_000  # images, which take the better trunk about 8 minutes on 2 cores
-_HELPS = 0.75  # of the error on patches; measured by benchmarks/trunk_or_scratch.py
+# Of the error on patches, by benchmarks/trunk_or_scratch.py. On small gray images, FixMatch from
+# scratch is further ahead of patches.
+_HELPS, _HELPS_SMALL_GRAY = 0.75, 0.65
 _MOST = 500  # labeled images
-_AT_ONCE = 100
-SMALLEST = 24  # pixels a side; smaller images show too little of what the trunk has learned
+_FEWEST_GRAY = 50  # labels of small gray images
+_TOO_LONG = "take too long for the budget"
 
 
 @dataclass(frozen=True)
@@ -55,16 +62,18 @@ class TrunkTrial:
         features: by the features of the trunk.
         patches: by the patches that the images have, which are learned from them at once: how
             much a network from scratch could find in them.
+        limit: share of the error by patches below which the trunk helps.
     """
 
     trunk: str
     features: float
     patches: float
+    limit: float = _HELPS
 
     @property
     def helps(self) -> bool:
         """Whether the trunk is to be used."""
-        return self.features <= _HELPS * self.patches
+        return self.features < self.limit * self.patches
 
     def __str__(self) -> str:
         return (
@@ -81,11 +90,13 @@ class TrunkChoice:
         asked: the request.
         changes: of the user, and the trunk or network, ``"key=value"`` each.
         reasons: key → why it has its value; empty if there was nothing to choose.
+        otherwise: what to take if the features of the trunk take too long; None if nothing.
     """
 
     asked: Recipe
     changes: Sequence[str]
     reasons: dict[str, str]
+    otherwise: "TrunkChoice | None" = None
 
 
 def choose_trunk(
@@ -106,10 +117,10 @@ def choose_trunk(
         measured: median short side in pixels, and whether the images have no color.
         progress: receives the number of images that are read, and then seen by the trunk.
     """
-    typical, _ = measured
     as_asked = TrunkChoice(asked, changes, {})
     wanted = apply_changes({}, changes).keys()
-    if wanted & {"network", "trunk", "stages"} or listing.adapts or typical < SMALLEST:
+    too_small = choose_form(asked, *measured)[0] < SMALLEST_IMAGE
+    if wanted & {"network", "trunk", "stages"} or listing.adapts or too_small:
         return as_asked
     networks = (EfficientNetLite0, EfficientNetLite2)
     if any(network.published.find() is None for network in networks):
@@ -126,21 +137,17 @@ def choose_trunk(
     if request.device.gpu is not None:  # it can train all of it
         tuned = [*changes, f"network.name={_TUNED}"]
         return TrunkChoice(validate_request(where, tuned), tuned, {"network.name": str(found)})
-    return TrunkChoice(request, with_trunk, {"trunk.name": str(found)})
+    without = replace(as_asked, reasons={"network.name": f"the features of a trunk {_TOO_LONG}"})
+    otherwise = without if len(listing) > _MANY else _take_quicker(without)
+    return TrunkChoice(request, with_trunk, {"trunk.name": str(found)}, otherwise)
 
 
-def take_quicker_trunk(choice: TrunkChoice) -> TrunkChoice | None:
-    """Take a quicker trunk in place of a better one, for lack of time.
-
-    Returns:
-        The other choice; None if the user chose the trunk, or there is no quicker one.
-    """
-    if not choice.reasons or set(_QUICKER) <= set(choice.changes):
-        return None
-    changes = [*choice.changes, *_QUICKER]
-    where = choice.asked.data.model_dump(mode="json", exclude_unset=True)
-    reasons = {"trunk.name": "both trunks together take too long for the budget"}
-    return TrunkChoice(validate_request(where, changes), changes, reasons)
+def _take_quicker(without: TrunkChoice) -> TrunkChoice:
+    """The quicker trunk, in place of the better one or of none."""
+    changes = [*without.changes, *_QUICKER]
+    where = without.asked.data.model_dump(mode="json", exclude_unset=True)
+    reasons = {"trunk.name": f"both trunks together {_TOO_LONG}"}
+    return TrunkChoice(validate_request(where, changes), changes, reasons, without)
 
 
 def _try_on_labeled(
@@ -150,6 +157,10 @@ def _try_on_labeled(
     labeled = _pick_evenly(listing, asked)
     size, channels = choose_form(asked, *measured)
     images = decode_images(listing.select(labeled), size, channels, progress=progress)
+    # Few labels do not tell whether these are digits, and to fine-tune for them was not measured.
+    unsure = len(labeled) < _FEWEST_GRAY or asked.device.gpu is not None
+    if is_small_gray(size, images.is_gray) and unsure:
+        return None
     pixels, labels = images.pixels[images.rows], torch.tensor(images.listing.labels)
     return try_trunk(torch.from_numpy(pixels), labels, asked.trunk, asked.seed, progress)
 
@@ -183,15 +194,15 @@ def try_trunk(
         progress: receives the number of images whose features are computed.
 
     Returns:
-        The errors; None if fewer than two classes have two labeled images, or no image shows
-        anything.
+        The errors; None if fewer than two classes have two labeled images, or patches cannot tell
+        them apart.
     """
     first: dict[bytes, int] = {}  # of equal images
     images = [first.setdefault(image.numpy().tobytes(), n) for n, image in enumerate(pixels)]
     folds = split_folds(labels, np.array(images), seed)
     if len(set(labels[torch.from_numpy(folds >= 0)].tolist())) < 2:
         return None
-    patches = compute_patch_features(torch.split(pixels, _AT_ONCE), seed)
+    patches = compute_patch_features(torch.split(pixels, AT_ONCE), seed)
     if patches is None:
         return None
     data = prepare_arrays(pixels.permute(0, 2, 3, 1).numpy(), labels.tolist())
@@ -202,7 +213,9 @@ def try_trunk(
     of_features, of_patches = (
         _count_errors(each, labels.numpy(), folds) for each in (features, scaled)
     )
-    return TrunkTrial(settings.name, of_features, of_patches)
+    is_gray = bool((pixels == pixels[:, :1]).all())
+    limit = _HELPS_SMALL_GRAY if is_small_gray(pixels.shape[-1], is_gray) else _HELPS
+    return TrunkTrial(settings.name, of_features, of_patches, limit)
 
 
 def _count_errors(

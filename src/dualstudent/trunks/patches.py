@@ -22,7 +22,7 @@ _PATCH = 7  # pixels a side
 _CENTERS, _REGIONS, _COMPONENTS = 200, 3, 128
 _PATCHES = 40_000  # drawn to learn from
 _CONTRAST, _WHITENING = 0.01, 0.1  # added to variances, so that flat patches stay small
-_AT_ONCE = 100  # images
+AT_ONCE = 100  # images, which bounds memory
 
 
 class PatchFeatures:
@@ -65,7 +65,7 @@ class PatchFeatures:
         return vectors.astype(np.float32)
 
     def _pool(self, images: Tensor) -> NDArray[np.float32]:
-        parts = [self._pool_some(some) for some in torch.split(images, _AT_ONCE)]
+        parts = [self._pool_some(some) for some in torch.split(images, AT_ONCE)]
         return torch.cat(parts).sqrt().numpy()
 
     def _pool_some(self, images: Tensor) -> Tensor:
@@ -93,9 +93,12 @@ def compute_patch_features(images: Iterable[Tensor], seed: int = 0) -> NDArray[n
         >>> vectors = compute_patch_features([(255 * noise).byte()])
         >>> vectors.shape, compute_patch_features([torch.zeros(60, 1, 8, 8).byte()])
         ((60, 60), None)
+        >>> colors = torch.eye(3).reshape(3, 3, 1, 1).expand(-1, -1, 8, 8)  # red, green, blue
+        >>> len(np.unique(compute_patch_features([(255 * colors).byte()]).round(2), axis=0))
+        3
     """
     small = torch.cat([_reduce(some) for some in images])
-    flat = small.amax(dim=(2, 3)) == small.amin(dim=(2, 3))
+    flat = small.amax(dim=(1, 2, 3)) == small.amin(dim=(1, 2, 3))
     if min(small.shape[2:]) < _PATCH or flat.all() or (small == small[0]).all():
         return None
     return PatchFeatures(small, seed)(small)
@@ -113,7 +116,7 @@ def _draw_patches(images: Tensor, generator: torch.Generator) -> Tensor:
     """Draw normalized patches (n, channels · 49), those that show something."""
     every = max(1, len(images) * (images.shape[2] - _PATCH + 1) ** 2 // (4 * _PATCHES))
     pieces = []
-    for some in torch.split(images, _AT_ONCE):
+    for some in torch.split(images, AT_ONCE):
         patches = F.unfold(some, _PATCH).transpose(1, 2).flatten(0, 1)
         order = torch.randperm(len(patches), generator=generator)[: len(patches) // every + 1]
         pieces.append(patches[order])

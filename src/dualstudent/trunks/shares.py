@@ -22,13 +22,12 @@ from sklearn.model_selection import StratifiedKFold
 from torch import Tensor
 
 from dualstudent.generators import derive_seed, make_generator
-from dualstudent.trunks.patches import compute_patch_features
+from dualstudent.trunks.patches import AT_ONCE, compute_patch_features
 from dualstudent.trunks.propagation import Labels, Probabilities, Vectors
 
 _FEWEST_LABELS = 8  # of each class; fewer do not tell in which ways a classifier is wrong
 _FEWEST_UNLABELED, _MOST_CLASSES = 100, 100
 _MOST = 1000  # unlabeled images, and as many labeled ones, that are looked at
-_AT_ONCE = 100  # images
 _PENALTY, _TINY = 0.02, 1e-9  # λ, and what keeps equal rows of C solvable
 _INVERSE_PENALTY = 1.0  # of logistic regression, on vectors whose values have a deviation of 1
 _FOLDS, _DRAWS = 5, 200
@@ -134,7 +133,7 @@ def estimate_image_shares(
     if not _can_estimate(labels.numpy(), classes):
         return None
     chosen = _choose(labels, classes, seed)
-    vectors = compute_patch_features(map(read, torch.split(chosen, _AT_ONCE)), seed)
+    vectors = compute_patch_features(map(read, torch.split(chosen, AT_ONCE)), seed)
     if vectors is None:
         return None
     return estimate_shares(vectors, labels[chosen].numpy(), classes, seed)

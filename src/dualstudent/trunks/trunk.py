@@ -21,6 +21,9 @@ from dualstudent.parallel import count_cores, map_threads, one_thread_each
 
 Precision = Literal["32-true", "bf16-true"]
 
+SMALLEST_IMAGE = 24  # pixels a side; smaller ones show too little of what a trunk has learned
+_SMALL_GRAY = 64  # pixels a side below which gray images are often digits, which it knows little of
+
 PIECE = (
     4  # images that go through a trunk together; the memory of more is returned after every layer
 )
@@ -166,6 +169,11 @@ class StandardizedTrunk(nn.Module):
         with torch.inference_mode():  # of this thread
             vectors: Tensor = self(images)
         return vectors
+
+
+def is_small_gray(side: int, is_gray: bool) -> bool:
+    """Return whether images are small and gray, as digits are: from scratch unless proven."""
+    return is_gray and side < _SMALL_GRAY
 
 
 def build_trunk(settings: TrunkSettings, channels: int) -> FrozenTrunk:
