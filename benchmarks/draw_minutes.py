@@ -1,8 +1,8 @@
-"""Draws how far CIFAR-10 from scratch is after 10, 30 and 60 minutes, from kept runs.
+"""Draws how far CIFAR-10 from scratch is after 10, 30, 60 and more minutes, from kept runs.
 
     python benchmarks/draw_minutes.py
 
-Reads `results/few-labels/cifar10/` (RESULTS.md has the commands), and draws
+Reads `results/few-labels/cifar10/` and `cifar10-wider/` (RESULTS.md has the commands), and draws
 `docs/images/minutes.png`. A step is taken to need the same time everywhere in a run: minutes are
 the share of its steps times its clock.
 """
@@ -15,7 +15,8 @@ from dualstudent import Run
 from tables import light_frame
 
 ROOT = Path(__file__).parents[1]
-RUNS = ROOT / "results" / "few-labels" / "cifar10"
+RESULTS = ROOT / "results" / "few-labels"
+RUNS = {"cifar10": "an hour", "cifar10-wider": "two hours, wider"}  # folder → what was run
 PICTURE = ROOT / "docs" / "images" / "minutes.png"
 PAPER = 15.74  # Dual Student, Table 1
 
@@ -23,11 +24,11 @@ PAPER = 15.74  # Dual Student, Table 1
 def main() -> None:
     figure = Figure(figsize=(7, 3.4), layout="constrained")
     axes = figure.subplots()
-    for folder in sorted(RUNS.glob("seed-*")):
-        minutes, errors = read_curve(Run(folder))
-        axes.plot(
-            minutes, errors, "o-", label=f"{folder.name.replace('-', ' ')}: {errors[-1]:.1f} %"
-        )
+    for name, what in RUNS.items():
+        for folder in sorted((RESULTS / name).glob("seed-*")):
+            minutes, errors = read_curve(Run(folder))
+            seed = folder.name.replace("-", " ")
+            axes.plot(minutes, errors, "o-", label=f"{what}, {seed}: {errors[-1]:.1f} %")
     axes.axhline(
         PAPER, color="tab:gray", linestyle=":", label=f"the paper, 300 epochs: {PAPER:.1f} %"
     )
