@@ -64,7 +64,7 @@ def test_errors_are_those_of_cross_validated_logistic_regression() -> None:
         line = LogisticRegression(C=12.8 / vectors.shape[1], max_iter=1000)
         line.fit(vectors[folds != fold], labels[folds != fold])
         wrong += int((line.predict(vectors[folds == fold]) != labels[folds == fold].numpy()).sum())
-    assert 5 < wrong < 55
+    assert 5 < wrong < 55  # neither trivial nor hopeless; 39 here
     assert found.patches == pytest.approx(100 * wrong / 60)
     assert found.features == 0
     assert found.helps
@@ -212,4 +212,4 @@ def test_photos_need_it(data_folder: Path) -> None:
         SETTINGS.model_copy(update={"image_size": 96}),
     )
     assert found is not None
-    assert found.helps  # wrong in 35 %, 55 % by patches
+    assert found.helps  # wrong in 40 %, 73 % by patches
