@@ -1,8 +1,10 @@
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from pydantic import ValidationError
 from torch import Tensor
 
@@ -137,6 +139,26 @@ def test_adaptation_between_different_tasks_is_refused(monkeypatch: pytest.Monke
         prepare(DataSettings(source="digits-8x8", target="mnist"), seed=0)
 
 
+def test_colors_are_turned_gray_as_by_pillow_to_adapt_to_gray_images(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pixels = torch.randint(256, (20, 3, 8, 8), generator=torch.Generator().manual_seed(0))
+    color = Images(
+        "colors", pixels.to(torch.uint8), torch.arange(20) % 10, tuple(map(str, range(10)))
+    )
+    monkeypatch.setattr(
+        module, "load", lambda name, part, folder: color if name == "svhn" else DIGITS
+    )
+
+    data = prepare(DataSettings(source="svhn", target="digits-8x8", channels=1), seed=0)
+
+    found = convert_image(data.train)
+    for image, gray in zip(color.pixels, found, strict=False):
+        expected = Image.fromarray(image.permute(1, 2, 0).numpy()).convert("L")
+        assert gray[0].tolist() == np.asarray(expected).tolist()
+    assert torch.equal(found[20:], DIGITS.pixels)
+
+
 def test_the_folder_of_the_settings_is_used(tmp_path: Path) -> None:
     broken = tmp_path / "usps" / "usps.bz2"
     broken.parent.mkdir()
@@ -251,6 +273,14 @@ def test_a_split_must_have_the_share_that_is_asked_for(tmp_path: Path) -> None:
 def test_images_in_memory_need_no_workers() -> None:
     with pytest.raises(UserError, match=r"data\.workers = 2: digits-8x8 train"):
         prepare(DataSettings(source="digits-8x8", workers=2), seed=0)
+
+
+@warns_of_the_count
+def test_photos_that_are_read_while_training_are_not_turned_gray(tmp_path: Path) -> None:
+    folder = write_imagenet(tmp_path, train=1, val=1)
+
+    with pytest.raises(UserError, match=r"data\.channels = 1: imagenet train is read while"):
+        prepare(DataSettings(source="imagenet", channels=1, folder=folder), seed=0)
 
 
 @warns_of_the_count

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dualstudent.data.transforms.pillow import to_gray
 from dualstudent.data.transforms.resize import resize
 from dualstudent.errors import UserError
 
@@ -147,6 +148,13 @@ class Images:
             return self
         # In pieces, so that there is never a float copy of the data set.
         pieces = [resize(piece, size) for piece in torch.split(self.pixels, 4096)]
+        return replace(self, pixels=torch.cat(pieces))
+
+    def to_gray(self) -> "Images":
+        """Turn colors gray, as Pillow does; gray images are returned as they are."""
+        if self.channels == 1:
+            return self
+        pieces = [to_gray(piece) for piece in torch.split(self.pixels, 4096)]
         return replace(self, pixels=torch.cat(pieces))
 
     def fingerprint(self) -> str:

@@ -48,7 +48,6 @@ _OF_OWN = (
     "path_column",
     "label_column",
     "part_column",
-    "channels",
     "validation",
 )
 
@@ -121,7 +120,11 @@ class DataSettings(Settings):
     path_column: str | None = Field(None, description="column of paths, if path is a table")
     label_column: str | None = Field(None, description="column of labels, blank where unknown")
     part_column: str | None = Field(None, description="column that says train or test")
-    channels: Channels = Field(3, description="channels of own images: 3 for color, 1 for gray")
+    channels: Channels = Field(
+        3,
+        description="channels of own images: 3 for color, 1 for gray; 1 also turns the colors of a "
+        "published data set gray",
+    )
     validation: float = Field(
         0.0,
         ge=0,
@@ -340,8 +343,17 @@ class _SampleBuilder:
 
 
 def _load(settings: DataSettings, name: DataSetName, part: Part) -> Images | ImageFiles:
-    images = load(name, part, find_data_folder(settings.folder))
+    images = _load_all_classes(settings, name, part)
     return images if settings.classes is None else images.select_classes(settings.classes)
+
+
+def _load_all_classes(settings: DataSettings, name: DataSetName, part: Part) -> Images | ImageFiles:
+    images = load(name, part, find_data_folder(settings.folder))
+    if settings.channels == 3:  # as published
+        return images
+    if not isinstance(images, Images):
+        raise UserError(f"data.channels = 1: {images.name} is read while training; leave it out")
+    return images.to_gray()
 
 
 def _choose_labeled(settings: DataSettings, source: DataSet, seed: int) -> Tensor:
@@ -368,7 +380,7 @@ def _choose_foreign(
     if not settings.foreign:
         return None
     assert settings.classes is not None
-    everything = load(name, "train", find_data_folder(settings.folder))
+    everything = _load_all_classes(settings, name, "train")
     if not isinstance(everything, Images):
         raise UserError(f"data.foreign: {everything.name} is not in memory; leave it out")
     others = [each for each in everything.classes if each not in settings.classes]
@@ -408,5 +420,5 @@ def _check_same_task(source: DataSet, target: DataSet) -> None:
         raise UserError(
             f"data.target: {target.name} has {len(target.classes)} classes and {target.channels} "
             f"channel(s), {source.name} has {len(source.classes)} and {source.channels}; "
-            "adaptation needs the same of both"
+            "adaptation needs the same of both (data.channels = 1 turns colors gray)"
         )

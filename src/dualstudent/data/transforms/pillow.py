@@ -62,7 +62,7 @@ def brightness(pixels: Tensor, factor: Tensor) -> Tensor:
 
 def contrast(pixels: Tensor, factor: Tensor) -> Tensor:
     """Move away from the mean gray, as ``ImageEnhance.Contrast``."""
-    gray = _to_gray(pixels).flatten(1).long()
+    gray = to_gray(pixels).flatten(1).long()
     size = gray.shape[1]
     mean = (2 * gray.sum(1) + size) // (2 * size)
     return _blend(mean[:, None, None, None], pixels, factor)
@@ -70,7 +70,7 @@ def contrast(pixels: Tensor, factor: Tensor) -> Tensor:
 
 def color(pixels: Tensor, factor: Tensor) -> Tensor:
     """Move away from gray, as ``ImageEnhance.Color``; changes nothing if there is one channel."""
-    return pixels if pixels.shape[1] == 1 else _blend(_to_gray(pixels), pixels, factor)
+    return pixels if pixels.shape[1] == 1 else _blend(to_gray(pixels), pixels, factor)
 
 
 def sharpness(pixels: Tensor, factor: Tensor) -> Tensor:
@@ -132,9 +132,10 @@ def _blend(start: Tensor, pixels: Tensor, factor: Tensor) -> Tensor:
     return blended.clamp_(0, 255).to(torch.uint8)
 
 
-def _to_gray(pixels: Tensor) -> Tensor:
-    """Convert to gray, (B, 1, H, W), as ``Image.convert("L")``."""
+def to_gray(pixels: Tensor) -> Tensor:
+    """Convert to gray, (B, 1, H, W) uint8, as ``Image.convert("L")``."""
     if pixels.shape[1] == 1:
         return pixels
     red, green, blue = pixels.int()[:, :, None].unbind(1)
-    return (_LUMA[0] * red + _LUMA[1] * green + _LUMA[2] * blue + _FIXED // 2) >> 16
+    gray = (_LUMA[0] * red + _LUMA[1] * green + _LUMA[2] * blue + _FIXED // 2) >> 16
+    return gray.to(torch.uint8)
