@@ -1,5 +1,6 @@
 # make demo   see it learn
 # make test   formatting, lint, types, tests
+# make test-slow  the tests that take long: processes that are killed, that share a run, large networks
 # make test-other-cpu  what learns once more, with the last bits of another CPU
 # make browser-test  pages in headless Chromium, if there is one
 # make test-cluster  runs by torchrun, SLURM and Ray, with losses and restarts
@@ -14,7 +15,7 @@ BIN := .venv/bin
 PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/pytest
 export MPLBACKEND := Agg
 
-.PHONY: demo test test-other-cpu browser-test test-cluster torture fuzz load lint docs dist bench clean
+.PHONY: demo test test-slow test-other-cpu browser-test test-cluster torture fuzz load lint docs dist bench clean
 .DEFAULT_GOAL := test
 
 .venv/ready: requirements.lock requirements-torch.lock pyproject.toml
@@ -31,6 +32,9 @@ demo: .venv/ready
 
 test: lint
 	$(PYTEST) --numprocesses auto --dist loadscope --durations 20
+
+test-slow: .venv/ready
+	$(PYTEST) --numprocesses auto --dist loadscope -m slow tests
 
 # Without the newer instructions sums are rounded differently, as they are on a CPU that lacks them.
 test-other-cpu: .venv/ready

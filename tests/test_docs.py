@@ -173,6 +173,7 @@ def test_the_commands_of_the_recipe_page_can_be_given(tmp_path: Path) -> None:
     assert seen == {"recipes", "train", "doctor", "reproduce", "compare"}
 
 
+@pytest.mark.slow
 def test_the_stages_of_the_recipe_page_can_be_trained(tmp_path: Path) -> None:
     (tmp_path / "stages.toml").write_text(blocks("recipes.md", "toml")[1])
     recipe = load_recipe(tmp_path / "stages.toml")
@@ -207,6 +208,7 @@ def leaves(kind: type[Settings]) -> list[type[Settings]]:
     return below or [kind]
 
 
+@pytest.mark.slow
 def test_the_way_of_the_page_on_own_data_can_be_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -295,6 +297,7 @@ def test_the_program_of_the_page_on_photos_runs(
     assert run.page.is_file()
 
 
+@pytest.mark.slow
 def test_the_way_of_the_page_on_photos_can_be_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,6 +42,7 @@ class StopsAfterRun(Callback):
             signal.raise_signal(signal.SIGTERM)
 
 
+@pytest.mark.slow
 def test_an_interrupted_grid_continues_and_equals_an_uninterrupted_one(
     small_run: Run, tmp_path: Path
 ) -> None:
@@ -161,6 +162,7 @@ def long_grid(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
             parent.wait()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("numbers", [[signal.SIGKILL], [signal.SIGHUP, signal.SIGHUP]])
 def test_a_run_ends_with_the_grid_that_began_it(
     long_grid: subprocess.Popen[str], numbers: list[int], tmp_path: Path
@@ -191,6 +193,7 @@ class KillsWorkerAt(Callback):
                 worker.kill()
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_reported_and_the_grid_continues(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="the same command continues"):
         run_grid(RECIPES, tmp_path, KillsWorkerAt(), workers=1)

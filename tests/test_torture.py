@@ -5,9 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.torture.checks import list_checks
 
 
+@pytest.mark.slow
 def test_harm_is_noticed_or_makes_no_difference(tmp_path: Path) -> None:
     table = tmp_path / "torture.csv"
     done = subprocess.run(

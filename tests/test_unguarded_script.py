@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from dualstudent import Run
 from dualstudent.recipes.own_images import locate_images, use_own_images
 from dualstudent.recipes.reading import to_toml
@@ -22,6 +24,7 @@ run_grid({"grid": load_recipe("grid.toml")}, Path())
 SHORT = ("schedule.epochs=1", "batch.size=64", "batch.labeled=16")
 
 
+@pytest.mark.slow
 def test_it_trains_on_own_images_with_workers_and_a_grid(tmp_path: Path) -> None:
     digits = locate_images(write_digits(tmp_path / "digits"))
     form = ("data.image_size=8", "data.channels=1")

@@ -39,6 +39,7 @@ def interrupt(words: list[str], out: Path) -> str:
     return message
 
 
+@pytest.mark.slow
 def test_an_interrupted_comparison_continues_and_equals_one_that_was_not(
     tmp_path: Path, command: Command
 ) -> None:

@@ -25,6 +25,7 @@ def stamps(folder: Path) -> dict[str, int]:
     return {p.parent.name: p.stat().st_mtime_ns for p in folder.glob("runs/*/result.json")}
 
 
+@pytest.mark.slow
 def test_an_interrupted_experiment_continues_and_repeats_nothing(
     small: Path, tmp_path: Path, command: Command
 ) -> None:
@@ -62,6 +63,7 @@ def test_an_interrupted_experiment_continues_and_repeats_nothing(
     assert "Made smaller: two short epochs" in (out / "small" / "bars.svg").read_text()
 
 
+@pytest.mark.slow
 def test_every_run_can_be_changed(small: Path, tmp_path: Path, command: Command) -> None:
     out = tmp_path / "out"
     words = ("reproduce", small, "--budget", "cpu", "--out", out, "--only", "supervised")

@@ -82,6 +82,7 @@ def listen_to_hangups() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "has_browser", "host", "shown"),
     [

@@ -198,6 +198,7 @@ def test_the_strong_student_can_be_taken_away_and_kept() -> None:
     assert (loaded.predict_proba(X_IRIS) == classifier.predict_proba(X_IRIS)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.learns
 def test_unlabeled_digits_are_worth_labels() -> None:
     """The same network, the same labels, with and without all other digits; unseen digits.

@@ -26,8 +26,8 @@ MEAN, STD = (0.4914, 0.4822, 0.4465), (0.247, 0.2435, 0.2616)
 NETWORKS = [
     (QuickCNNSettings(), 8),
     (CNN13Settings(), 12),
-    (ResNeXt50Settings(), 32),
-    (ShakeShakeSettings(width=2), 8),
+    pytest.param(ResNeXt50Settings(), 32, marks=pytest.mark.slow),
+    pytest.param(ShakeShakeSettings(width=2), 8, marks=pytest.mark.slow),
 ]
 
 

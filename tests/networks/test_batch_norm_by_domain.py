@@ -264,6 +264,7 @@ def test_stop_and_resume_bit_for_bit_and_export_with_the_targets_statistics(tmp_
     assert export_run(whole, "onnx").difference < 1e-5
 
 
+@pytest.mark.slow
 def test_two_processes_keep_the_statistics_of_both_domains(tmp_path: Path) -> None:
     run = train(recipe_by_domain("schedule.epochs=1", "device.processes=2"), tmp_path / "run")
     tensors, _ = read_tensors(Run(run.folder).model)

@@ -17,6 +17,7 @@ LIMIT = 300.0  # seconds; it takes a few, but the machine may be busy
 SHORT = ("--set", "schedule.epochs=1", "--set", "data.image_size=16")
 
 
+@pytest.mark.slow
 def test_the_result_is_an_ordinary_run(tmp_path: Path, command: Command) -> None:
     session = open_session(write_images(tmp_path / "digits", 120))
     training = ThoroughTraining(session, SHORT)

@@ -25,6 +25,7 @@ def find_process(worker: Worker) -> int:
     return found
 
 
+@pytest.mark.slow
 def test_features_come_then_answers_also_of_a_process_that_takes_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -63,6 +64,7 @@ def test_features_come_then_answers_also_of_a_process_that_takes_over(
     worker.close()
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_each_time_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,6 +24,7 @@ from tests.support.recipes import small_recipe
 from tests.support.runs import RaisesSignalAt, assert_equal_runs
 from tests.support.together import make_recipe, make_vectors, train_in_memory, train_together
 
+pytestmark = pytest.mark.slow
 ON_CPU = "device.accelerator=cpu"
 NAMES = [kind.Settings.model_fields["name"].default for kind in METHODS if kind.steady]
 

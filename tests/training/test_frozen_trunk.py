@@ -94,6 +94,7 @@ def test_a_run_with_a_frozen_stage_continues_bit_for_bit(
     assert_equal_runs(resume(tmp_path / "run"), whole)
 
 
+@pytest.mark.slow
 def test_two_processes_keep_the_trunk(tmp_path: Path) -> None:
     recipe = small_recipe(
         FROZEN, "schedule.epochs=1", "device.accelerator=cpu", "device.processes=2"

