@@ -72,7 +72,6 @@ def test_a_kept_run_has_the_name_by_which_experiments_find_it(run: Path) -> None
         ("table1", "cpu", "cpu", ()),
         ("ablation", "cpu", "cpu", ()),
         ("stable-samples", "cpu", "cpu", ()),
-        ("domain-adaptation", "full", "whole-map", ("network.pool=7",)),
         (str(PROJECT / "benchmarks" / "adaptation-settings.toml"), "cpu", "cpu", ()),
     ],
 )

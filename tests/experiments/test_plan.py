@@ -117,7 +117,7 @@ def test_dual_student_has_the_settings_of_the_paper(where: tuple[str, str, str])
         ),
         (
             ("domain-adaptation", "Mean Teacher", "MNIST"),
-            {"name": "mean-teacher", "decay": 0.99, "consistency_weight": 1},
+            {"name": "mean-teacher", "decay": 0.99, "consistency_weight": 3},
         ),
         (("table1", "MT", "1k labels"), {"consistency_weight": 100, "distance": "mse"}),
         (("table1", "Temp", "1k labels"), {"name": "temporal", "decay": 0.6}),
