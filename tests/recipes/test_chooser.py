@@ -292,3 +292,19 @@ def test_methods_on_features_get_settings_for_vectors() -> None:
     assert table["optimizer"]["learning_rate"] == pytest.approx(0.0015)  # as 0.003 for half as many
     imbalanced = choose_recipe(photos, {"method": {"name": "imbalanced-student"}}).table["method"]
     assert imbalanced["strong_network"]["name"] == "mlp"
+
+
+def test_two_domains_are_normalized_apart() -> None:
+    from_scratch = chosen(adapts=True)
+    assert (from_scratch.method.name, from_scratch.network.batch_norm) == ("fixmatch", "by-domain")
+    assert chosen().network.batch_norm == "together"
+    trunk: Table = {"trunk": {"name": "efficientnet-lite0"}}
+    on_features = chosen(trunk, adapts=True, on_features=True)
+    network = on_features.network.model_dump()
+    assert (network["hidden"], network["batch_norm"]) == ((256,), "by-domain")
+    assert on_features.method.name == "dual-student"
+    heads: Table = trunk | {"network": {"hidden": []}, "method": {"name": "fixmatch"}}
+    as_set = chosen(heads, adapts=True, on_features=True)
+    assert (as_set.method.name, as_set.network.batch_norm) == ("fixmatch", "together")
+    tuned = chosen(adapts=True, tuned="efficientnet-lite0")
+    assert tuned.network.batch_norm == "frozen"

@@ -112,6 +112,14 @@ def test_a_trunk_is_chosen_where_it_helps(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("sees_the_corner")
+def test_labels_of_the_source_tell_whether_it_helps_with_two_domains(tmp_path: Path) -> None:
+    pixels, labels = draw_images(40)
+    write_images(tmp_path / "source", pixels, [f"class {label}" for label in labels])
+    write_images(tmp_path / "target", pixels, ["unlabeled"] * 40)
+    assert choose(tmp_path).asked.trunk is not None
+
+
+@pytest.mark.usefixtures("sees_the_corner")
 def test_on_a_gpu_the_whole_network_is_fine_tuned_where_it_helps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ from dualstudent.recipes.chooser import (
     ImageFacts,
     can_align,
     choose_recipe,
+    has_batch_norm,
     suit_method,
     uses_strong_views,
 )
@@ -58,7 +59,7 @@ def _list_wanted(given: Mapping[str, Any], data: PreparedData) -> Table:
         "optimizer": {key: given[key] for key in ("learning_rate", "weight_decay")},
         "schedule": {"epochs": given["epochs"]},
     }
-    if data.is_target is not None and _has_batch_norm(sections["network"]):
+    if data.is_target is not None and has_batch_norm(sections["network"]):
         sections["network"] = {"batch_norm": "by-domain"} | sections["network"]
     if isinstance(data.train, ImageSamples):
         weak = {key: given[key] for key in ("translate", "flip", "noise")}
@@ -69,11 +70,6 @@ def _list_wanted(given: Mapping[str, Any], data: PreparedData) -> Table:
         "batch": _choose_batch(given["batch_size"], given["labeled_batch"], data),
         "device": {"accelerator": given["device"]},
     }
-
-
-def _has_batch_norm(network: Table) -> bool:
-    """Whether a network normalizes batches: all do, except an MLP that was told otherwise."""
-    return network.get("norm", "batch") == "batch" and network.get("hidden") not in ([], ())
 
 
 def _leave_out_auto(table: Table) -> Table:
@@ -97,6 +93,7 @@ def _choose_for_images(wanted: Table, images: ImageSamples, data: PreparedData, 
         gpu=device.gpu,
         on_features="trunk" in wanted,
         shares=_find_shares(wanted, images, data, seed),
+        adapts=data.is_target is not None,
     )
     return choose_recipe(facts, wanted).table
 

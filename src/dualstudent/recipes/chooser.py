@@ -25,6 +25,8 @@ _LEARNING_RATE = 0.1
 _HEAD_LEARNING_RATE = 0.003  # of a linear layer on 1,280 features, which fits few labels at once
 _HEAD_THRESHOLD = 0.5  # of FixMatch: features are right more often than sure
 _METHOD = "fixmatch"
+_ADAPTING_METHOD = "dual-student"  # on features, and with a layer that both domains share
+_ADAPTING_HIDDEN = [256]
 _DUAL_STUDENT = {  # if it is asked for
     "consistency_weight": 10,
     "stabilization_weight": 100,
@@ -63,6 +65,7 @@ class ImageFacts:
         on_features: whether the features of a trunk take the place of the images.
         tuned: name of the pretrained network that is to be trained; None for another one.
         shares: of the classes among the unlabeled images; empty if even; None if unknown.
+        adapts: whether the images are of two domains.
     """
 
     channels: int
@@ -74,6 +77,7 @@ class ImageFacts:
     on_features: bool = False
     tuned: str | None = None
     shares: tuple[float, ...] | None = None
+    adapts: bool = False
 
 
 @dataclass(frozen=True)
@@ -103,7 +107,9 @@ def choose_recipe(facts: ImageFacts, wanted: Table | None = None) -> Choice:
     """
     wanted = wanted or {}
     network, why_network = _choose_network(facts)
-    views, why_views = _choose_views(facts, find_method(wanted))
+    network |= (apart := _choose_batch_norm(facts, network | wanted.get("network", {})))
+    method = _find_method(facts, wanted)
+    views, why_views = _choose_views(facts, method)
     batch = _choose_batch(facts, wanted.get("batch", {}))
     # At least 1: training refuses a batch that cannot be filled, and says why.
     size, labeled = batch["size"], batch["labeled"]
@@ -112,14 +118,14 @@ def choose_recipe(facts: ImageFacts, wanted: Table | None = None) -> Choice:
     epochs = wanted.get("schedule", {}).get("epochs", default)
     reasons = {
         "network.name": why_network,
-        "method.name": "learns from unlabeled images by their strongly changed views; "
-        "'dualstudent methods' lists others",
+        "method.name": f"{_explain_method(method)}; 'dualstudent methods' lists others",
         "batch.labeled": _explain_labeled(labeled, facts.labeled),
         "batch.size": _explain_batch(batch, facts.unlabeled),
         "schedule.epochs": f"of {per_epoch:,} steps each, {epochs * per_epoch:,} in all",
         **_explain_alignment(facts, wanted),
         **why_views,
         **_explain_tuning(facts),
+        **({"network.batch_norm": "source and target are normalized apart"} if apart else {}),
     }
     # Heads on features begin near 0 and need no more than a pass.
     warmup = 1.0 if facts.on_features else max(1.0, _WARMUP_STEPS / per_epoch)
@@ -141,7 +147,7 @@ def make_table(
     warmup: float = 1.0,
 ) -> Table:
     """Make the recipe of what was chosen, with the user's settings; warm-up is in epochs."""
-    name, trained = find_method(wanted), _find_network(network, wanted)
+    name, trained = _find_method(facts, wanted), _find_network(network, wanted)
     shape: tuple[int, ...] = (facts.channels, facts.size, facts.size)
     trunk = _look_up(wanted, "trunk", "name")
     if facts.on_features:
@@ -162,9 +168,16 @@ def make_table(
     return merge(chosen, wanted)
 
 
-def find_method(wanted: Table) -> str:
+def _find_method(facts: ImageFacts, wanted: Table) -> str:
     """Return the name of the method that the user set, or else of the one that is chosen."""
-    return str(_look_up(wanted, "method", "name") or _METHOD)
+    chosen = _ADAPTING_METHOD if facts.adapts and facts.on_features else _METHOD
+    return str(_look_up(wanted, "method", "name") or chosen)
+
+
+def _explain_method(name: str) -> str:
+    if uses_strong_views(name):
+        return "learns from unlabeled images by their strongly changed views"
+    return "two students teach each other what stays the same in all views"
 
 
 def uses_strong_views(name: str) -> bool:
@@ -227,7 +240,11 @@ def can_align(wanted: Table) -> bool:
         wanted: the user's settings as a recipe table.
     """
     off = _look_up(wanted, "method", "distribution_alignment") is False
-    return find_method(wanted) == _METHOD and not off and not _says_target(wanted)
+    return _is_fixmatch(wanted) and not off and not _says_target(wanted)
+
+
+def _is_fixmatch(wanted: Table) -> bool:
+    return _look_up(wanted, "method", "name") in (None, _METHOD)
 
 
 def _says_target(wanted: Table) -> bool:
@@ -236,7 +253,7 @@ def _says_target(wanted: Table) -> bool:
 
 def _choose_alignment(facts: ImageFacts, wanted: Table) -> Table:
     """Align what FixMatch predicts with the shares of the classes, where they are known."""
-    if find_method(wanted) == _METHOD and _says_target(wanted):
+    if _is_fixmatch(wanted) and _says_target(wanted):
         return {"distribution_alignment": True}
     if facts.shares is None or not can_align(wanted):
         return {}
@@ -318,9 +335,21 @@ def _look_up(wanted: Table, section: str, key: str) -> Any:
     return table.get(key) if isinstance(table, dict) else None
 
 
+def has_batch_norm(network: Table) -> bool:
+    """Whether a network normalizes batches: all do, except an MLP that was told otherwise."""
+    return network.get("norm", "batch") == "batch" and network.get("hidden") not in ([], ())
+
+
+def _choose_batch_norm(facts: ImageFacts, network: Table) -> Table:
+    """Normalize source and target apart; a network that is fine-tuned keeps its statistics."""
+    apart = facts.adapts and not facts.tuned and has_batch_norm(network)
+    return {"batch_norm": "by-domain"} if apart else {}
+
+
 def _choose_network(facts: ImageFacts) -> tuple[Table, str]:
     if facts.on_features:
-        return HEADS, "learns from the features of the trunk"
+        layers = {"hidden": _ADAPTING_HIDDEN} if facts.adapts else {}
+        return HEADS | layers, "learns from the features of the trunk"
     if facts.tuned:
         return {
             "name": facts.tuned,

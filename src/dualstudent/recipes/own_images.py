@@ -174,6 +174,7 @@ def complete_recipe(
         on_features=asked.trunk is not None,
         tuned=_find_tuned(asked),
         shares=shares,
+        adapts=check.adapts,
     )
     choice = choose_recipe(facts, wanted)
     if shares and "method.distribution_alignment" in choice.reasons:

@@ -120,7 +120,7 @@ def choose_trunk(
     as_asked = TrunkChoice(asked, changes, {})
     wanted = apply_changes({}, changes).keys()
     too_small = choose_form(asked, *measured)[0] < SMALLEST_IMAGE
-    if wanted & {"network", "trunk", "stages"} or listing.adapts or too_small:
+    if wanted & {"network", "trunk", "stages"} or too_small:
         return as_asked
     networks = (EfficientNetLite0, EfficientNetLite2)
     if any(network.published.find() is None for network in networks):
@@ -156,7 +156,8 @@ def _try_on_labeled(
     assert asked.trunk is not None
     labeled = _pick_evenly(listing, asked)
     size, channels = choose_form(asked, *measured)
-    images = decode_images(listing.select(labeled), size, channels, progress=progress)
+    chosen = replace(listing, targets=()).select(labeled)  # a single domain
+    images = decode_images(chosen, size, channels, progress=progress)
     # Few labels do not tell whether these are digits, and to fine-tune for them was not measured.
     unsure = len(labeled) < _FEWEST_GRAY or asked.device.gpu is not None
     if is_small_gray(size, images.is_gray) and unsure:
@@ -166,9 +167,9 @@ def _try_on_labeled(
 
 
 def _pick_evenly(listing: Listing, asked: Recipe) -> list[int]:
-    """Pick as many labeled images as a run may know, at most 500, in turn from each class."""
+    """Pick as many labeled images of the source as a run may know, at most 500, of all classes."""
     seen, turns = Counter[int](), list[tuple[int, int]]()
-    for index in listing.labeled:
+    for index in listing.labeled_source:
         turns.append((seen[listing.labels[index]], index))
         seen[listing.labels[index]] += 1
     known = count_labeled(asked.data.labels, len(turns), len(listing.classes))
