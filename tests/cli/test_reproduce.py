@@ -57,6 +57,8 @@ def test_an_interrupted_experiment_continues_and_repeats_nothing(
     assert "two short epochs of small batches" in shown
     assert len((out / "small" / "table.csv").read_text().splitlines()) == 5
     page = (out / "small" / "index.html").read_text()
+    assert "ICCV" not in page + table  # it is the user's own
+    assert "of the paper" not in page + table
     assert "two short epochs of small batches" in page
     assert "<svg" in page
     assert (out / "small" / "bars.png").read_bytes().startswith(b"\x89PNG")

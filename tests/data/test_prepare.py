@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -135,7 +136,10 @@ def test_adaptation_between_different_tasks_is_refused(monkeypatch: pytest.Monke
         module, "load", lambda name, part, folder: DIGITS if name == "digits-8x8" else color
     )
 
-    with pytest.raises(UserError, match=r"data\.target: colors .*2 classes .*3 channel"):
+    with pytest.raises(UserError, match=r"colors has the classes red, blue, .* 0, 1, 2, … \(10\)"):
+        prepare(DataSettings(source="digits-8x8", target="mnist"), seed=0)
+    color = replace(color, classes=DIGITS.classes)
+    with pytest.raises(UserError, match=r"colors has 3 channel\(s\), .* 1; data\.channels = 1"):
         prepare(DataSettings(source="digits-8x8", target="mnist"), seed=0)
 
 

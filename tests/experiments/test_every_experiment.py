@@ -58,7 +58,9 @@ def test_an_experiment_leads_from_files_to_a_table_and_pictures(
         assert seeds == "1"
     pictures = list(folder.glob("*.png"))
     assert pictures
-    assert (folder / "index.html").read_text().count("<svg") == len(pictures)
+    page = (folder / "index.html").read_text()
+    assert page.count("<svg") == len(pictures)
+    assert "ICCV 2019" in page
 
 
 @pytest.mark.parametrize("run", sorted(RESULTS.glob("*/runs/*")), ids=lambda run: run.name)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from dualstudent.experiments.page import make_paper_heading, write_page
+from dualstudent.experiments.page import make_heading, write_page
 from dualstudent.experiments.table import ComparisonTable
 from tests.support.html_page import Page
 from tests.support.made_runs import experiment
@@ -32,7 +32,7 @@ def written(folder: Path) -> str:
         [f"By test error: {HOSTILE} > MT."],
     )
     figures = {"one": drawing("first caption"), "two": drawing(HOSTILE)}
-    write_page(folder / "index.html", make_paper_heading(shown), table, figures)
+    write_page(folder / "index.html", make_heading(shown), table, figures)
     return (folder / "index.html").read_text("utf-8")
 
 

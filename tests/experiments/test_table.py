@@ -31,7 +31,7 @@ def test_paper_and_measured_stand_side_by_side(tmp_path: Path) -> None:
     ]
     notes = "\n".join(table.notes)
     for expected in (
-        "Table 0 of the paper, at full size",
+        "Table 0, at full size",
         "those of the seeds 0 to 1 that were run, at the last epoch",
         "† published by others",
         "too optimistic",

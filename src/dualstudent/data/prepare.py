@@ -37,6 +37,7 @@ from dualstudent.settings import Settings
 OWN_IMAGE_SIZE = 32  # default size of own images in pixels a side
 
 # Keys that only published data sets have, and keys that only own images have.
+_NAMED = 3  # so many classes, in messages
 OF_PUBLISHED = (
     *("source", "target", "target_labels", "images", "classes", "foreign", "imbalance"),
     *("split", "folder", "workers"),
@@ -416,9 +417,19 @@ def _find_unlabeled(
 
 
 def _check_same_task(source: DataSet, target: DataSet) -> None:
-    if source.classes != target.classes or source.channels != target.channels:
+    if source.classes != target.classes:
+        theirs, ours = (_name_classes(each.classes) for each in (target, source))
         raise UserError(
-            f"data.target: {target.name} has {len(target.classes)} classes and {target.channels} "
-            f"channel(s), {source.name} has {len(source.classes)} and {source.channels}; "
-            "adaptation needs the same of both (data.channels = 1 turns colors gray)"
+            f"data.target: {target.name} has the classes {theirs}, {source.name} has {ours}; "
+            "adaptation needs the same of both"
         )
+    if source.channels != target.channels:
+        raise UserError(
+            f"data.target: {target.name} has {target.channels} channel(s), {source.name} has "
+            f"{source.channels}; data.channels = 1 turns colors gray"
+        )
+
+
+def _name_classes(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_NAMED])
+    return shown if len(names) <= _NAMED else f"{shown}, … ({len(names)})"

@@ -41,13 +41,16 @@ class _Picture:
     svg: str
 
 
-def make_paper_heading(experiment: Experiment) -> Heading:
-    """The heading of a table or figure of the paper."""
+def make_heading(experiment: Experiment) -> Heading:
+    """The heading of a table or figure of the paper, or of the user's own."""
+    paper = (
+        " of “Dual Student: Breaking the Limits of the Teacher in Semi-supervised Learning” "
+        "(ICCV 2019)"
+    )
     return Heading(
         f"{experiment.place}: {experiment.title}",
         experiment.title,
-        f"{experiment.place} of “Dual Student: Breaking the Limits of the Teacher in "
-        "Semi-supervised Learning” (ICCV 2019)",
+        experiment.place + ("" if experiment.own else paper),
         "Paper and measured values",
     )
 

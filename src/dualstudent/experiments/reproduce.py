@@ -8,7 +8,7 @@ from pathlib import Path
 from dualstudent.data.prepare import prepare
 from dualstudent.errors import UserError, raise_problems
 from dualstudent.experiments.figures import draw_figures
-from dualstudent.experiments.page import make_paper_heading, write_page
+from dualstudent.experiments.page import make_heading, write_page
 from dualstudent.experiments.plan import Plan, plan
 from dualstudent.experiments.reading import load_experiment
 from dualstudent.experiments.results import FinishedRuns, find_finished_runs
@@ -135,5 +135,5 @@ def write_results(planned: Plan, runs: FinishedRuns, command: str, folder: Path)
     figures = draw_figures(planned.experiment, runs, " ".join(planned.differences))
     for name, figure in figures.items():
         save_picture(figure, folder / name)
-    write_page(folder / "index.html", make_paper_heading(planned.experiment), table, figures)
+    write_page(folder / "index.html", make_heading(planned.experiment), table, figures)
     return table

@@ -109,7 +109,7 @@ class CpuBudget(Settings):
 
 
 class Experiment(Settings):
-    """A table or a figure of the paper, and the runs behind it.
+    """A table or a figure of the paper, or one of the user's own, and the runs behind it.
 
     Settings are applied in this order, later ones win: the recipe, the row, the column and,
     in the cpu budget, those of the budget and those of its row. A method or network of another
@@ -117,8 +117,9 @@ class Experiment(Settings):
     """
 
     name: str = Field(description="what `dualstudent reproduce` calls it")
+    own: bool = Field(False, description="whether it is a file of the user, not of the package")
     title: str
-    place: str = Field(description="where in the paper")
+    place: str = Field(description="where in the paper, or where its numbers come from")
     recipe: str
     measure: Measure = "error"
     seeds: int = Field(gt=0)

@@ -103,7 +103,7 @@ def _make_row(plan: Plan, cell: Cell, runs: list[Run]) -> list[str]:
 def _write_notes(plan: Plan, runs: FinishedRuns, command: str) -> list[str]:
     experiment = plan.experiment
     notes = [
-        f"{experiment.place} of the paper, {_SIZES[plan.budget]}. "
+        f"{experiment.place}{'' if experiment.own else ' of the paper'}, {_SIZES[plan.budget]}. "
         f"Measured: {_describe_mean(plan.seeds)}, at the last epoch, mean over the reported "
         "networks.",
         *plan.differences,

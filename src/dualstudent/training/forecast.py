@@ -67,8 +67,8 @@ def fit_epochs(
     each = trainings * (own + rest) / recipe.epochs
     if each > seconds:
         raise UserError(
-            f"a budget of {seconds:.3g} s is too short for one epoch, which takes about "
-            f"{math.ceil(each)} s here; give more time"
+            f"the budget, of which {seconds:,.0f} s are left, is too short for one epoch, which "
+            f"takes about {math.ceil(each):,} s here; give more time"
         )
     return int(seconds / each)
 
