@@ -30,7 +30,7 @@ from dualstudent.prediction import Prediction
 
 
 class SHOTSettings(MethodSettings):
-    """The defaults are those of the authors for digits."""
+    """The defaults are those of the authors for digits, who also smooth labels by 0.1."""
 
     name: Literal["shot"] = "shot"
     source_share: float = Field(
