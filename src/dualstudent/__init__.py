@@ -1,7 +1,8 @@
 """Dual Student: image classifiers from a few labels and many unlabeled images.
 
-The public interface is listed in ``__init__.pyi``; beside it, the modules ``losses`` and
-``stability``. Names are imported when first used, so that the command line answers at once.
+The public interface is listed in ``__init__.pyi``; beside it, the modules ``losses``,
+``mixing`` and ``stability``. Names are imported when first used, so that the command line answers
+at once.
 """
 
 import os

@@ -213,6 +213,26 @@ def test_a_target_without_test_images_cannot_be_judged_by_labels_of_the_source(
     assert not any("target" in finding.message for finding in checked(data).findings)
 
 
+def test_domains_that_differ_in_color_and_labels_that_are_not_used_are_named(
+    data: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "target"
+    for name in ("cat", "dog"):
+        save_picture(target / name / "1.png", seed=ord(name[0]))
+        save_picture(target / "test" / name / "1.png", seed=ord(name[1]))
+
+    def messages(source: Path) -> list[str]:
+        images = decode_images(list_domains(source, target), 16, folder=tmp_path / "cache")
+        return [finding.message for finding in check_images(images).findings]
+
+    (unused,) = messages(data)
+    assert unused.startswith("2 images of the target lie in folders that are named like classes")
+    for path in target.rglob("*.png"):
+        Image.open(path).convert("L").save(path)
+    unused, colors = messages(data)
+    assert colors.startswith("the target is gray and the source in color; both are learned in")
+
+
 def test_classes_that_may_be_one(data: Path) -> None:
     add_class(data, "Cat_")
     assert "may be the same one: 'cat', 'Cat_'" in only_finding(data).message

@@ -23,6 +23,7 @@ _TINY = 8  # pixels of the short side; digits need at least these
 _ENLARGED = 2
 _ODD, _SELDOM = 5, 0.1  # times as large or small as the median, at most this share of all
 _LONG = 2  # aspect ratio: the center square has less than half of the image
+_LOOKED_AT = 100  # images of a domain, to see whether it has colors
 _CHUNK = 2048  # images that are processed together
 
 _LABELED, _UNLABELED, _TEST = range(3)
@@ -108,6 +109,7 @@ def check_images(images: DecodedImages) -> DataCheck:
     findings = [
         *_check_files(images),
         *_check_labels(listing),
+        *(_check_domains(images) if listing.adapts else ()),
         *_check_exact_duplicates(images),
         *_check_near_duplicates(images),
         *_check_pixels(images),
@@ -198,12 +200,6 @@ def _check_labels(listing: Listing) -> Iterable[Finding]:
             f"the classes are imbalanced: {most} has {labeled[most]:,} labels, {least} "
             f"{labeled[least]:,}; rare classes will be predicted too seldom, label more of them",
         )
-    if listing.adapts and not listing.test:
-        yield Finding(
-            "warning",
-            "the target has no test images, so nothing tells how good the model is there: labels "
-            "that are set aside are of the source; put some into the folder test of the target",
-        )
     if not listing.unlabeled:
         yield Finding(
             "warning", "there are no unlabeled images, from which most of the gain would come"
@@ -218,6 +214,40 @@ def _check_labels(listing: Listing) -> Iterable[Finding]:
     elif untested := [name for name, count in test.items() if not count]:
         yield Finding("warning", f"classes without any test image: {_shorten(untested)}")
     yield from _check_names(listing.classes)
+
+
+def _check_domains(images: DecodedImages) -> Iterable[Finding]:
+    listing = images.listing
+    if not listing.test:
+        yield Finding(
+            "warning",
+            "the target has no test images, so nothing tells how good the model is there: labels "
+            "that are set aside are of the source; put some into the folder test of the target",
+        )
+    unlabeled = [i for i in listing.unlabeled if listing.targets[i]]
+    in_class_folders = sum(listing.paths[i].parent.name in listing.classes for i in unlabeled)
+    if in_class_folders:
+        yield Finding(
+            "warning",
+            f"{in_class_folders:,} images of the target lie in folders that are named like "
+            "classes, and count as unlabeled; with source and target side by side in one folder, "
+            "named alone, they would be labels",
+        )
+    target = [i for i in (*listing.labeled, *unlabeled) if listing.targets[i]]
+    source_is_gray = _looks_gray(images, listing.labeled_source)
+    if source_is_gray != _looks_gray(images, target):
+        gray, color = ("source", "target") if source_is_gray else ("target", "source")
+        yield Finding(
+            "warning",
+            f"the {gray} is gray and the {color} in color; both are learned in color, and "
+            "--set data.channels=1 makes both gray",
+        )
+
+
+def _looks_gray(images: DecodedImages, indices: Sequence[int]) -> bool:
+    """Whether the first of these images have no color."""
+    pixels = images.pixels[images.rows[np.array(indices[:_LOOKED_AT], np.int64)]]
+    return bool((pixels == pixels[:, :1]).all())
 
 
 def _check_names(classes: Sequence[str]) -> Iterable[Finding]:
