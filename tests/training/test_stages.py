@@ -169,10 +169,17 @@ def test_a_mistake_in_a_later_stage_shows_before_any_training() -> None:
         Trainer(validate(table, "of a test"))
 
 
-def test_a_second_student_without_a_predecessor_is_a_warning() -> None:
+@pytest.mark.parametrize(
+    ("method", "first", "told"),
+    [("dual-student", 1, "initial state"), ("pi", 2, "has 1 .* before 2: the others are no longer")],
+)
+def test_a_student_without_a_predecessor_or_successor_is_a_warning(
+    method: str, first: int, told: str
+) -> None:
     table = small_recipe("schedule.epochs=1").model_dump(mode="json", exclude_none=True)
-    table["stages"] = [{"name": "labels", "method": {"name": "supervised"}}, {"name": "both"}]
-    with pytest.warns(UserWarning, match="initial state"):
+    labels = {"name": "labels", "method": {"name": "supervised", "students": first}}
+    table |= {"method": {"name": method}, "stages": [labels, {"name": "both"}]}
+    with pytest.warns(UserWarning, match=told):
         Trainer(validate(table, "of a test"))
 
 

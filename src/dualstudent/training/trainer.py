@@ -243,10 +243,12 @@ class Trainer:
         before = self.method
         for recipe in self._stages[1:]:
             method = self._build_method(recipe, before)
-            if len(method.students) > len(before.students):
+            now, then = len(method.students), len(before.students)
+            if now != then:
+                others = "start from their initial state" if now > then else "are no longer used"
                 warnings.warn(
-                    f"the stage of {recipe.method.name} has {len(method.students)} students, the "
-                    f"one before {len(before.students)}: the others start from their initial state",
+                    f"the stage of {recipe.method.name} has {now} student(s), the one before "
+                    f"{then}: the others {others}",
                     stacklevel=3,
                 )
             before = method
