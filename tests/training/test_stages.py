@@ -171,7 +171,10 @@ def test_a_mistake_in_a_later_stage_shows_before_any_training() -> None:
 
 @pytest.mark.parametrize(
     ("method", "first", "told"),
-    [("dual-student", 1, "initial state"), ("pi", 2, "has 1 .* before 2: the others are no longer")],
+    [
+        ("dual-student", 1, "initial state"),
+        ("pi", 2, "has 1 .* before 2: the others are no longer"),
+    ],
 )
 def test_a_student_without_a_predecessor_or_successor_is_a_warning(
     method: str, first: int, told: str
