@@ -17,7 +17,8 @@ from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_sp
 from sklearn.pipeline import make_pipeline
 from torch.utils.data import TensorDataset
 
-from dualstudent import DualStudentClassifier, UserError
+from dualstudent import DualStudentClassifier, PreparedData, Recipe, UserError
+from dualstudent.estimator import classifier as module
 from dualstudent.methods import METHODS
 from dualstudent.recipes import chooser
 from dualstudent.recipes.chooser import ImageFacts, choose_recipe
@@ -436,3 +437,34 @@ def test_unknown_labels_are_left_out_of_the_score() -> None:
     assert classifier.score(X, some) == pytest.approx(expected)
     with pytest.raises(UserError, match="y: "):
         classifier.score(X, np.full_like(y, -1))
+
+
+def test_a_budget_becomes_a_number_of_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    budgets = []
+
+    def fit_epochs(recipe: Recipe, data: PreparedData, seconds: float) -> int:
+        budgets.append(seconds)
+        return 7
+
+    monkeypatch.setattr(module, "fit_epochs", fit_epochs)
+    within = DualStudentClassifier(budget=30, random_state=0, device="cpu").fit(X_IRIS, few(Y_IRIS))
+    as_long = DualStudentClassifier(epochs=7, random_state=0, device="cpu").fit(X_IRIS, few(Y_IRIS))
+    assert within.n_iter_ == 7
+    assert within.recipe_ == as_long.recipe_
+    assert np.array_equal(within.predict_proba(X_IRIS), as_long.predict_proba(X_IRIS))
+    assert 0 < budgets[0] < 30
+
+
+@pytest.mark.parametrize(
+    ("budget", "epochs", "told"),
+    [
+        ("1min", "auto", "budget = '1min': must be a number of seconds"),
+        (60, 5, "leave epochs = 'auto'"),
+        (-1, "auto", "nothing of the budget is left"),
+        (1e-3, "auto", "too short for one epoch|nothing of the budget is left"),
+    ],
+)
+def test_a_budget_that_makes_no_sense_is_refused(budget: Any, epochs: Any, told: str) -> None:
+    classifier = DualStudentClassifier(budget=budget, epochs=epochs, device="cpu")
+    with pytest.raises(UserError, match=told):
+        classifier.fit(X_IRIS, few(Y_IRIS))

@@ -89,7 +89,7 @@ def test_kept_views_take_no_time(seen: list[int]) -> None:
 
 
 def test_nothing_is_trained_if_the_features_took_all_of_the_time() -> None:
-    with pytest.raises(UserError, match="nothing of the budget is left after the features"):
+    with pytest.raises(UserError, match="nothing of the budget is left for the training"):
         fit_epochs(make_recipe(), make_data(), -0.5)
 
 

@@ -1,6 +1,7 @@
 """Dual Student as a scikit-learn estimator."""
 
 import math
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from numbers import Integral, Real
@@ -39,9 +40,10 @@ from dualstudent.progress import ProgressBar
 from dualstudent.recipes.schema import Recipe
 from dualstudent.stability import is_stable
 from dualstudent.training.callbacks import Callback
+from dualstudent.training.forecast import fit_epochs
 from dualstudent.training.inference import run_inference
 from dualstudent.training.trainer import Trainer
-from dualstudent.training.trunk import TrunkNotes, describe_trunk, rebuild_trunk
+from dualstudent.training.trunk import TrunkNotes, describe_trunk, rebuild_trunk, use_trunk
 from dualstudent.trunks.samples import ComputedFeatures
 from dualstudent.trunks.trunk import StandardizedTrunk, TrunkSettings
 
@@ -94,6 +96,9 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             ``"efficientnet-lite0"``, or a mapping of its ``name`` and other settings of the section
             ``trunk`` of a recipe. The students learn from its features, which are computed once
             and kept in the cache folder. None trains on the images.
+        budget: seconds that ``fit`` may take. Before the first step, a few are measured, and as
+            many epochs as fit take the place of ``epochs``; ``n_iter_`` tells how many these were,
+            to repeat a training elsewhere. None trains for ``epochs``.
 
     Attributes:
         classes_: (C,), the labels in order.
@@ -140,6 +145,7 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         device: str = "auto",
         verbose: int = 0,
         pretrained: str | Mapping[str, Any] | None = None,
+        budget: float | None = None,
     ) -> None:
         self.method = method
         self.network = network
@@ -158,6 +164,7 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         self.device = device
         self.verbose = verbose
         self.pretrained = pretrained
+        self.budget = budget
 
     def fit(
         self,
@@ -175,6 +182,7 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
                 negative for those of the target, as in skada. Predictions are then for samples of
                 the target. ``y`` may have labels of both; the target needs none.
         """
+        started = time.monotonic()
         _check_types(self.get_params(deep=False))
         if isinstance(X, Dataset):
             X, y = arrays_from_dataset(X)
@@ -190,6 +198,8 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         data = prepare_arrays(samples, y, perturbation=perturbation, sample_domain=sample_domain)
         seed = int(check_random_state(self.random_state).randint(2**31))
         recipe = build_recipe(self.get_params(deep=False), data, seed)
+        if self.budget is not None:
+            recipe = self._fit_into(started + self.budget, recipe, data)
         trainer = Trainer(recipe, _add_views(data, recipe))
         self.recipe_ = recipe.model_dump(mode="json", exclude={"data"}, exclude_none=True)
         self.history_ = self._train(trainer)
@@ -260,6 +270,14 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             raise UserError(
                 f"{problem['loc'][0]} = {problem['input']!r}: {problem['msg']}"
             ) from error
+
+    def _fit_into(self, end: float, recipe: Recipe, data: PreparedData) -> Recipe:
+        """The recipe with as many epochs as can be trained until ``end``."""
+        prepared = use_trunk(recipe, _add_views(data, recipe))  # features take time, and are kept
+        epochs = fit_epochs(recipe, prepared, end - time.monotonic())
+        if recipe.trunk is not None:  # heads on features are done by then
+            epochs = min(epochs, recipe.epochs)
+        return build_recipe(self.get_params(deep=False) | {"epochs": epochs}, data, recipe.seed)
 
     def _train(self, trainer: Trainer) -> list[dict[str, Any]]:
         history = []
@@ -397,13 +415,16 @@ def _check_types(parameters: Mapping[str, Any]) -> None:
         "verbose": (Integral, "0, 1 or 2"),
         "method_settings": (Mapping, "a dictionary or None"),
         "network_settings": (Mapping, "a dictionary or None"),
+        "budget": (Real, "a number of seconds or None"),
     }
     for name, (kind, expected) in kinds.items():
         value = parameters[name]
-        optional = kind is Mapping and value is None
+        optional = expected.endswith("None") and value is None
         automatic = expected.endswith("'auto'") and isinstance(value, str) and value == "auto"
         if not (isinstance(value, kind) or optional or automatic):
             raise UserError(f"{name} = {value!r}: must be {expected}")
+    if parameters["budget"] is not None and parameters["epochs"] != "auto":
+        raise UserError("budget finds the number of epochs; leave epochs = 'auto', or budget out")
 
 
 def _set_precision(network: nn.Module, shape: tuple[int, ...]) -> nn.Module:

@@ -57,8 +57,8 @@ def fit_epochs(
     """
     if seconds <= 0:
         raise UserError(
-            "nothing of the budget is left after the features of the images; they are kept, so "
-            "give the same command again, or more time"
+            "nothing of the budget is left for the training; features of images are kept, so try "
+            "once more, or give more time"
         )
     if recipe.stages:
         raise UserError("a budget is for recipes without stages; set the epochs of each stage")
