@@ -460,7 +460,10 @@ def test_a_budget_becomes_a_number_of_epochs(monkeypatch: pytest.MonkeyPatch) ->
     [
         ("1min", "auto", "budget = '1min': must be a number of seconds"),
         (60, 5, "leave epochs = 'auto'"),
-        (-1, "auto", "nothing of the budget is left"),
+        (-1, "auto", "budget = -1: must be a number of seconds above 0"),
+        (np.inf, "auto", "budget = inf"),
+        (np.nan, "auto", "budget = nan"),
+        (True, "auto", "budget = True"),
         (1e-3, "auto", "too short for one epoch|nothing of the budget is left"),
     ],
 )

@@ -294,10 +294,9 @@ def test_methods_on_features_get_settings_for_vectors() -> None:
     assert imbalanced["strong_network"]["name"] == "mlp"
 
 
-def test_two_domains_are_normalized_apart() -> None:
+def test_two_domains_on_features() -> None:
     from_scratch = chosen(adapts=True)
-    assert (from_scratch.method.name, from_scratch.network.batch_norm) == ("fixmatch", "by-domain")
-    assert chosen().network.batch_norm == "together"
+    assert (from_scratch.method.name, from_scratch.network.batch_norm) == ("fixmatch", "together")
     trunk: Table = {"trunk": {"name": "efficientnet-lite0"}}
     on_features = chosen(trunk, adapts=True, on_features=True)
     network = on_features.network.model_dump()
@@ -306,5 +305,22 @@ def test_two_domains_are_normalized_apart() -> None:
     heads: Table = trunk | {"network": {"hidden": []}, "method": {"name": "fixmatch"}}
     as_set = chosen(heads, adapts=True, on_features=True)
     assert (as_set.method.name, as_set.network.batch_norm) == ("fixmatch", "together")
-    tuned = chosen(adapts=True, tuned="efficientnet-lite0")
-    assert tuned.network.batch_norm == "frozen"
+    facts = replace(FACTS, adapts=True, on_features=True)
+    assert "apart" in choose_recipe(facts, trunk).reasons["network.batch_norm"]
+    assert "network.batch_norm" not in choose_recipe(facts, heads).reasons
+
+
+@pytest.mark.parametrize(
+    ("wanted", "method"),
+    [
+        ({"stabilization_weight": 30}, "dual-student"),
+        ({"pseudo_label_threshold": 0.9}, "fixmatch"),
+        ({"alignment_target": "uniform"}, "fixmatch"),
+        ({"name": "imbalanced-student"}, "imbalanced-student"),
+    ],
+)
+def test_settings_of_a_method_choose_it_for_two_domains(wanted: Table, method: str) -> None:
+    table: Table = {"trunk": {"name": "efficientnet-lite0"}, "method": wanted}
+    recipe = chosen(table, adapts=True, on_features=True)
+    assert recipe.method.name == method
+    assert {each.batch_norm for each in recipe.method.networks(recipe.network)} == {"by-domain"}

@@ -115,8 +115,10 @@ def test_a_trunk_is_chosen_where_it_helps(tmp_path: Path) -> None:
 def test_labels_of_the_source_tell_whether_it_helps_with_two_domains(tmp_path: Path) -> None:
     pixels, labels = draw_images(40)
     write_images(tmp_path / "source", pixels, [f"class {label}" for label in labels])
-    write_images(tmp_path / "target", pixels, ["unlabeled"] * 40)
-    assert choose(tmp_path).asked.trunk is not None
+    write_images(tmp_path / "target", pixels, [f"class {n // 2 % 2}" for n in range(40)])
+    chosen = choose(tmp_path)
+    assert chosen.asked.trunk is not None
+    assert "wrong in 0 % by the features" in chosen.reasons["trunk.name"]
 
 
 @pytest.mark.usefixtures("sees_the_corner")

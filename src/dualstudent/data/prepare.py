@@ -37,7 +37,6 @@ from dualstudent.settings import Settings
 OWN_IMAGE_SIZE = 32  # default size of own images in pixels a side
 
 # Keys that only published data sets have, and keys that only own images have.
-_NAMED = 3  # so many classes, in messages
 OF_PUBLISHED = (
     *("source", "target", "target_labels", "images", "classes", "foreign", "imbalance"),
     *("split", "folder", "workers"),
@@ -174,6 +173,8 @@ class DataSettings(Settings):
         for key in wrong:
             if getattr(self, key) != type(self).model_fields[key].default:
                 raise ValueError(f"{key} {why}")
+        if self.channels != 3 and self.source is None and self.path is None:
+            raise ValueError("channels is for published data sets and own images; name one")
         if self.foreign and (self.classes is None or self.labels == "all" or self.target):
             raise ValueError(
                 "foreign replaces unlabeled images by those of other classes: name the classes to "
@@ -431,5 +432,5 @@ def _check_same_task(source: DataSet, target: DataSet) -> None:
 
 
 def _name_classes(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_NAMED])
-    return shown if len(names) <= _NAMED else f"{shown}, … ({len(names)})"
+    shown = ", ".join(names[:3])
+    return shown if len(names) <= 3 else f"{shown}, … ({len(names)})"

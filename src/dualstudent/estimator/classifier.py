@@ -423,7 +423,12 @@ def _check_types(parameters: Mapping[str, Any]) -> None:
         automatic = expected.endswith("'auto'") and isinstance(value, str) and value == "auto"
         if not (isinstance(value, kind) or optional or automatic):
             raise UserError(f"{name} = {value!r}: must be {expected}")
-    if parameters["budget"] is not None and parameters["epochs"] != "auto":
+    budget = parameters["budget"]
+    if budget is None:
+        return
+    if isinstance(budget, bool) or not 0 < budget < math.inf:
+        raise UserError(f"budget = {budget!r}: must be a number of seconds above 0")
+    if parameters["epochs"] != "auto":
         raise UserError("budget finds the number of epochs; leave epochs = 'auto', or budget out")
 
 

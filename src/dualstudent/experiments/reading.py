@@ -34,16 +34,17 @@ def load_experiment(name_or_path: str | Path) -> Experiment:
     path, text = Path(name_or_path), _read_text(str(name_or_path))
     try:
         table = _resolve_recipes(path, tomllib.loads(text)) | {"name": path.stem}
-        table["own"] = str(name_or_path) not in list_experiments()
     except (ValueError, RecursionError) as error:  # also for endless numbers and deep nesting
         raise UserError(f"experiment {name_or_path}: not valid TOML: {error}") from error
     if "rows" not in table and not table.keys().isdisjoint(_RECIPE_KEYS):
         raise UserError(f"experiment {path}: is a recipe; run it with 'dualstudent train {path}'")
     try:
-        return Experiment.model_validate(table)
+        experiment = Experiment.model_validate(table)
     except ValidationError as error:
         problems = explain(error, Experiment, table)
         raise UserError(f"experiment {name_or_path}: {problems}") from error
+    experiment._own = str(name_or_path) not in list_experiments()
+    return experiment
 
 
 def _resolve_recipes(path: Path, part: Any) -> Any:

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from dualstudent.settings import Settings
 
@@ -117,7 +117,6 @@ class Experiment(Settings):
     """
 
     name: str = Field(description="what `dualstudent reproduce` calls it")
-    own: bool = Field(False, description="whether it is a file of the user, not of the package")
     title: str
     place: str = Field(description="where in the paper, or where its numbers come from")
     recipe: str
@@ -127,6 +126,13 @@ class Experiment(Settings):
     columns: tuple[Column, ...] = Field(min_length=1, strict=False)
     rows: tuple[Row, ...] = Field(min_length=1, strict=False)
     cpu: CpuBudget
+
+    _own: bool = PrivateAttr(default=False)
+
+    @property
+    def own(self) -> bool:
+        """Whether it is a file of the user, not of the package."""
+        return self._own
 
     @model_validator(mode="after")
     def _check(self) -> "Experiment":

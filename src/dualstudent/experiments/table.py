@@ -102,13 +102,16 @@ def _make_row(plan: Plan, cell: Cell, runs: list[Run]) -> list[str]:
 
 def _write_notes(plan: Plan, runs: FinishedRuns, command: str) -> list[str]:
     experiment = plan.experiment
+    of_paper, as_authors = " of the paper", ", as the paper's authors report"
+    if experiment.own:
+        of_paper = as_authors = ""
     notes = [
-        f"{experiment.place}{'' if experiment.own else ' of the paper'}, {_SIZES[plan.budget]}. "
+        f"{experiment.place}{of_paper}, {_SIZES[plan.budget]}. "
         f"Measured: {_describe_mean(plan.seeds)}, at the last epoch, mean over the reported "
         "networks.",
         *plan.differences,
-        "* lowest test error over all epochs and networks, as the paper's authors report (too "
-        "optimistic); for comparison only.",
+        f"* lowest test error over all epochs and networks{as_authors} (too optimistic); for "
+        "comparison only.",
         describe_effort(runs),
         f"Written by `{command}` from all runs that were finished by then.",
     ]

@@ -63,7 +63,6 @@ class PseudoLabelMethod(Method):
 
     settings: PseudoLabelOptions
     views = Views(labeled=("weak",), unlabeled=("weak", "strong"))
-    target_terms = frozenset({"pseudo_labels"})
 
     @abstractmethod
     def choose(self, weak: Tensor, labeled: Tensor, indices: Tensor) -> PseudoLabels:

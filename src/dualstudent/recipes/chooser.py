@@ -152,10 +152,13 @@ def make_table(
     trunk = _look_up(wanted, "trunk", "name")
     if facts.on_features:
         shape = (count_features(trunk),)
+    method = _choose_method(name, epochs, shape) | _choose_alignment(facts, wanted)
+    if "batch_norm" in network and "strong_network" in method:
+        method["strong_network"] |= {"batch_norm": network["batch_norm"]}
     chosen = {
         "transforms": views,
         "network": network,
-        "method": _choose_method(name, epochs, shape) | _choose_alignment(facts, wanted),
+        "method": method,
         "batch": dict(batch),
         "optimizer": _choose_optimizer(facts, name, trained, shape),
         "schedule": _make_schedule(epochs, warmup, wanted),
@@ -170,8 +173,11 @@ def make_table(
 
 def _find_method(facts: ImageFacts, wanted: Table) -> str:
     """Return the name of the method that the user set, or else of the one that is chosen."""
-    chosen = _ADAPTING_METHOD if facts.adapts and facts.on_features else _METHOD
-    return str(_look_up(wanted, "method", "name") or chosen)
+    if name := _look_up(wanted, "method", "name"):
+        return str(name)
+    known = list_settings(_ADAPTING_METHOD)
+    suits = all(key in known for key in wanted.get("method", {}))
+    return _ADAPTING_METHOD if facts.adapts and facts.on_features and suits else _METHOD
 
 
 def _explain_method(name: str) -> str:
@@ -239,12 +245,9 @@ def can_align(wanted: Table) -> bool:
     Args:
         wanted: the user's settings as a recipe table.
     """
+    is_fixmatch = _look_up(wanted, "method", "name") in (None, _METHOD)
     off = _look_up(wanted, "method", "distribution_alignment") is False
-    return _is_fixmatch(wanted) and not off and not _says_target(wanted)
-
-
-def _is_fixmatch(wanted: Table) -> bool:
-    return _look_up(wanted, "method", "name") in (None, _METHOD)
+    return is_fixmatch and not off and not _says_target(wanted)
 
 
 def _says_target(wanted: Table) -> bool:
@@ -253,7 +256,7 @@ def _says_target(wanted: Table) -> bool:
 
 def _choose_alignment(facts: ImageFacts, wanted: Table) -> Table:
     """Align what FixMatch predicts with the shares of the classes, where they are known."""
-    if _is_fixmatch(wanted) and _says_target(wanted):
+    if _find_method(facts, wanted) == _METHOD and _says_target(wanted):
         return {"distribution_alignment": True}
     if facts.shares is None or not can_align(wanted):
         return {}
@@ -341,15 +344,16 @@ def has_batch_norm(network: Table) -> bool:
 
 
 def _choose_batch_norm(facts: ImageFacts, network: Table) -> Table:
-    """Normalize source and target apart; a network that is fine-tuned keeps its statistics."""
-    apart = facts.adapts and not facts.tuned and has_batch_norm(network)
+    """Normalize source and target apart on features, where that was measured."""
+    apart = facts.adapts and facts.on_features and has_batch_norm(network)
     return {"batch_norm": "by-domain"} if apart else {}
 
 
 def _choose_network(facts: ImageFacts) -> tuple[Table, str]:
     if facts.on_features:
         layers = {"hidden": _ADAPTING_HIDDEN} if facts.adapts else {}
-        return HEADS | layers, "learns from the features of the trunk"
+        why = "with a layer that both domains share" if facts.adapts else "without hidden layers"
+        return HEADS | layers, f"learns from the features of the trunk, {why}"
     if facts.tuned:
         return {
             "name": facts.tuned,

@@ -1,6 +1,8 @@
 """Recipes for own images: a recipe with other data, or one that is chosen to suit the images."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -84,8 +86,10 @@ def validate_request(where: Table, changes: Sequence[str] = ()) -> Recipe:
     batch = {"size": LABELED + UNLABELED, "labeled": LABELED}
     refused: list[UserError] = []
     names = [HEADS["name"]] if on_features else list(LEARNING_RATES)
-    for name in names:  # the network, and so its valid keys, are not chosen yet
-        table = make_table(unknown, {}, {"name": name}, batch, 1, wanted)
+    # The network and, by the domains, the method, and so their valid keys, are not chosen yet.
+    for adapts, name in product((False, True), names):
+        facts = replace(unknown, adapts=adapts)
+        table = make_table(facts, {}, {"name": name}, batch, 1, wanted)
         try:
             return validate(table, f"chosen for {where['path']}")
         except UserError as error:

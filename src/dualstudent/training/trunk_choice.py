@@ -134,7 +134,8 @@ def choose_trunk(
         return as_asked
     if not found.helps:
         return replace(as_asked, reasons={"network.name": str(found)})
-    if request.device.gpu is not None:  # it can train all of it
+    # A GPU can train all of it; with two domains that was not measured.
+    if request.device.gpu is not None and not listing.adapts:
         tuned = [*changes, f"network.name={_TUNED}"]
         return TrunkChoice(validate_request(where, tuned), tuned, {"network.name": str(found)})
     without = replace(as_asked, reasons={"network.name": f"the features of a trunk {_TOO_LONG}"})

@@ -226,7 +226,7 @@ def test_domains_that_differ_in_color_and_labels_that_are_not_used_are_named(
         return [finding.message for finding in check_images(images).findings]
 
     (unused,) = messages(data)
-    assert unused.startswith("2 images of the target lie in folders that are named like classes")
+    assert unused.startswith("2 images of the target lie in class folders, but count as unlabeled")
     for path in target.rglob("*.png"):
         Image.open(path).convert("L").save(path)
     unused, colors = messages(data)

@@ -1,5 +1,6 @@
 """Checks own images before training: counts, duplicates, and other problems."""
 
+import math
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -224,16 +225,14 @@ def _check_domains(images: DecodedImages) -> Iterable[Finding]:
             "the target has no test images, so nothing tells how good the model is there: labels "
             "that are set aside are of the source; put some into the folder test of the target",
         )
-    unlabeled = [i for i in listing.unlabeled if listing.targets[i]]
-    in_class_folders = sum(listing.paths[i].parent.name in listing.classes for i in unlabeled)
-    if in_class_folders:
+    if listing.unused_labels:
         yield Finding(
             "warning",
-            f"{in_class_folders:,} images of the target lie in folders that are named like "
-            "classes, and count as unlabeled; with source and target side by side in one folder, "
-            "named alone, they would be labels",
+            f"{listing.unused_labels:,} images of the target lie in class folders, but count as "
+            "unlabeled; with source and target side by side in one folder, named alone, they would "
+            "be labels",
         )
-    target = [i for i in (*listing.labeled, *unlabeled) if listing.targets[i]]
+    target = [i for i in (*listing.labeled, *listing.unlabeled) if listing.targets[i]]
     source_is_gray = _looks_gray(images, listing.labeled_source)
     if source_is_gray != _looks_gray(images, target):
         gray, color = ("source", "target") if source_is_gray else ("target", "source")
@@ -245,8 +244,9 @@ def _check_domains(images: DecodedImages) -> Iterable[Finding]:
 
 
 def _looks_gray(images: DecodedImages, indices: Sequence[int]) -> bool:
-    """Whether the first of these images have no color."""
-    pixels = images.pixels[images.rows[np.array(indices[:_LOOKED_AT], np.int64)]]
+    """Whether none of these images, of many some of all classes, has color."""
+    some = np.array(indices[:: math.ceil(len(indices) / _LOOKED_AT)])
+    pixels = images.pixels[images.rows[some]]
     return bool((pixels == pixels[:, :1]).all())
 
 

@@ -3,7 +3,7 @@
 import errno
 import os
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dualstudent.data.datasets import Part
@@ -119,16 +119,19 @@ def list_domains(
             "adaptation needs the same of both. Images of unknown class go into "
             f"{target / unlabeled}"
         )
+    known_target = [
+        _Group(find_files(inner / name), classes.index(name), "train", of_target=True)
+        for name in classes
+        if name in found
+    ]
+    unused = 0 if target_labels else sum(len(group.files) for group in known_target)
     if target_labels:
-        labeled += [
-            _Group(find_files(inner / name), classes.index(name), "train", of_target=True)
-            for name in classes
-            if name in found
-        ]
+        labeled += known_target
     known = {path for group in labeled for path in group.files}
     images = [path for path in find_files(target, without=(_TEST,)) if path not in known]
     groups = [*labeled, _Group(images, -1, "train", of_target=True)]
-    return _make_listing(f"{source} → {target}", classes, groups, target)
+    listing = _make_listing(f"{source} → {target}", classes, groups, target)
+    return replace(listing, unused_labels=unused)
 
 
 def find_class_folders(folder: Path, apart: Collection[str] = ()) -> dict[str, Path]:

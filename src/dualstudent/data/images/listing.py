@@ -24,6 +24,7 @@ class Listing:
         classes: the names of the C classes.
         ignored: files without the ending of an image.
         targets: whether each file is of the target domain; empty if there is only one domain.
+        unused_labels: number of files of the target in class folders that count as unlabeled.
 
     Raises:
         UserError: if one cannot train with these files; says what to change.
@@ -36,6 +37,7 @@ class Listing:
     classes: tuple[str, ...]
     ignored: tuple[Path, ...] = ()
     targets: tuple[bool, ...] = ()
+    unused_labels: int = 0
 
     def __post_init__(self) -> None:
         if not len(self.paths) == len(self.labels) == len(self.parts):
