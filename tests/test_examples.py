@@ -86,6 +86,7 @@ def test_the_loop_of_ones_own_without_a_hook_is_stopped(hook: str) -> None:
         exec_own_loop(*changes, (hook, "pass"))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of Jupyter's packages, about each other
 def test_the_notebook_runs_from_top_to_bottom(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MPLBACKEND", raising=False)  # figures belong into the notebook

@@ -69,6 +69,7 @@ def test_a_run_that_cannot_be_done_is_named(tmp_path: Path) -> None:
     assert not (tmp_path / "bad").exists()
 
 
+@pytest.mark.slow
 def test_a_training_that_diverges_does_not_cost_the_other_runs(
     small_run: Run, tmp_path: Path
 ) -> None:
@@ -79,6 +80,7 @@ def test_a_training_that_diverges_does_not_cost_the_other_runs(
     assert_equal_runs(Run(tmp_path / "good"), small_run)
 
 
+@pytest.mark.slow
 def test_an_error_that_nobody_expected_does_not_cost_the_other_runs(
     small_run: Run,
     tmp_path: Path,

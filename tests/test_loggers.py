@@ -76,6 +76,7 @@ def test_tensorboard_shows_every_epoch_once(tmp_path: Path) -> None:
     assert read.Tags()["tensors"] == ["recipe/text_summary"]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of SQLAlchemy, about MLflow
 def test_mlflow_keeps_one_run_with_all_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -126,6 +126,7 @@ def test_named_in_a_run_folder_it_runs_if_the_user_names_it_too(
     assert model(torch.zeros(2, 1, 8, 8, dtype=torch.uint8)).shape == (2, 10)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::dualstudent.recipes.reading.RunsCodeWarning")
 def test_every_command_that_reads_the_recipe_of_a_run_takes_its_code(
     module: str, tmp_path: Path, command: Command

@@ -123,6 +123,7 @@ def test_the_page_is_whole_and_says_nothing_of_a_paper(compared: Path) -> None:
         assert (compared / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_baselines_and_ceiling_are_rows_of_the_table(
     tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,6 +178,7 @@ def test_mistakes_are_one_line(command: Command, tmp_path: Path) -> None:
         assert message in shown
 
 
+@pytest.mark.slow
 def test_a_method_that_diverges_is_named_and_the_others_are_shown(
     command: Command, tmp_path: Path
 ) -> None:

@@ -16,6 +16,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dualstudent.recipes.reading.load_recipe", load_small)
 
 
+@pytest.mark.slow
 def test_the_demo_takes_a_new_folder_compares_and_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
 ) -> None:

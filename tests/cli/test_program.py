@@ -66,6 +66,7 @@ main()
     assert run_without(slow, program, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_run_and_its_page_need_no_packages_that_load_slowly(tmp_path: Path) -> None:
     """Every process of a grid would wait for them, seconds for a training of a minute."""
     program = """

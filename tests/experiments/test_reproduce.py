@@ -17,6 +17,7 @@ def run(request: Request) -> Path:
     return reproduce(request, plan_request(request)).folder
 
 
+@pytest.mark.slow
 def test_a_part_is_run_alone_and_what_is_finished_needs_no_data(
     small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -37,6 +38,7 @@ def _no_data(*_: object) -> None:
     raise UserError("no data")
 
 
+@pytest.mark.slow
 def test_a_run_of_another_recipe_is_not_shown_for_this_one(small: Path, tmp_path: Path) -> None:
     request = Request(str(small), "cpu", seeds=1, out=tmp_path / "out", only="supervised")
     run(request)

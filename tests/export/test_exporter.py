@@ -105,6 +105,7 @@ def test_onnxruntime_alone_says_what_the_run_said(
     assert [path.name for path in tmp_path.iterdir() if "model" in path.name] == ["model.onnx"]
 
 
+@pytest.mark.slow
 def test_torch_export_needs_no_dualstudent(runs: dict[str, Run], tmp_path: Path) -> None:
     run = runs["student1"]
     export_run(run, "torch-export", tmp_path / "model.pt2", "student2")

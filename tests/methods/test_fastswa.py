@@ -191,6 +191,7 @@ CYCLES = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pi+fastswa", "mean-teacher+fastswa"])
 @pytest.mark.learns
 def test_a_stopped_run_continues_bit_for_bit(name: str, tmp_path: Path) -> None:

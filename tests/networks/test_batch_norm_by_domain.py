@@ -241,6 +241,7 @@ def test_views_of_a_part_of_the_batch_carry_the_domains_of_its_rows() -> None:
     assert find_targets(batch.views[1], 1).tolist() == [False] * 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ADAPTING)
 def test_the_doctor_finds_every_method_healthy(name: str) -> None:
     strong = ["transforms.strong.translate=2"]
@@ -248,6 +249,7 @@ def test_the_doctor_finds_every_method_healthy(name: str) -> None:
     assert examine(recipe).findings == []
 
 
+@pytest.mark.slow
 def test_stop_and_resume_bit_for_bit_and_export_with_the_targets_statistics(tmp_path: Path) -> None:
     whole = train(recipe_by_domain(), tmp_path / "whole")
     with pytest.raises(Interrupted):

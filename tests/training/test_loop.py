@@ -160,12 +160,12 @@ def test_a_run_of_another_format_is_refused(run: Run, tmp_path: Path) -> None:
 
 
 def test_only_every_second_epoch_and_the_last_are_tested(tmp_path: Path) -> None:
-    every = train(small_recipe("schedule.epochs=5"), tmp_path / "every")
-    recipe = small_recipe("schedule.epochs=5", "evaluation.every=2", "evaluation.track=4")
+    every = train(small_recipe("schedule.epochs=3"), tmp_path / "every")
+    recipe = small_recipe("schedule.epochs=3", "evaluation.every=2", "evaluation.track=4")
     some = train(recipe, tmp_path / "some")
 
     for full, sparse in zip(every.read_metrics(), some.read_metrics(), strict=True):
-        tested = sparse["epoch"] in (2, 4, 5)
+        tested = sparse["epoch"] in (2, 3)
         assert sparse["test"] == (full["test"] if tested else {})
         assert sparse["loss"] == full["loss"]
         assert ("distances" in sparse) == ("tracked" in sparse) == tested

@@ -64,6 +64,7 @@ def test_a_run_that_died_before_its_first_checkpoint_starts_again(
     assert_equal_runs(resumed, uninterrupted)
 
 
+@pytest.mark.slow
 def test_a_killed_process_continues_bit_for_bit(uninterrupted: Run, tmp_path: Path) -> None:
     """A real process, stopped by SIGTERM and continued by another one."""
     folder = tmp_path / "run"

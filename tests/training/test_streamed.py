@@ -77,6 +77,7 @@ def test_a_signal_to_all_processes_stops_cleanly_and_resume_is_exact(
     assert multiprocessing.active_children() == []
 
 
+@pytest.mark.slow
 def test_workers_end_when_the_run_is_killed(folder: Path, tmp_path: Path) -> None:
     code, _ = stopped_by(signal.SIGKILL, streamed_recipe(folder, workers=1), tmp_path / "run")
 
@@ -91,6 +92,7 @@ def test_workers_end_when_the_run_fails(folder: Path, tmp_path: Path) -> None:
     assert failure.traceback  # held until here, with all that it refers to
 
 
+@pytest.mark.slow
 def test_broken_images_are_logged_counted_and_do_not_change_the_way_back(tmp_path: Path) -> None:
     folder = write_imagenet(tmp_path / "data")
     broken = [
@@ -123,6 +125,7 @@ def test_too_many_broken_images_end_the_run(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "log.txt").read_text().count("not an image") > 5
 
 
+@pytest.mark.slow
 def test_processes_that_share_a_run_end_it_together(tmp_path: Path) -> None:
     """The image that is broken is one that the follower meets in the first step."""
     shared = streamed_recipe(

@@ -199,6 +199,7 @@ def try_on(source: str, channels: int) -> TrunkTrial:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("channels", [1, 3])  # gray images are often stored in color
 def test_digits_do_not_need_it(channels: int) -> None:
     """By pixels, which are worse than patches, it would seem so."""
@@ -207,6 +208,7 @@ def test_digits_do_not_need_it(channels: int) -> None:
     assert found.patches < found.features
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("data_folder")
 def test_small_gray_photos_need_it() -> None:
     assert try_on("cifar10", channels=1).helps

@@ -173,6 +173,7 @@ def test_other_weights_are_refused_in_one_line(run: Run, command: Command) -> No
     assert not list(Path().glob("refused*"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("to", FORMATS)
 def test_exported_files_contain_the_trunk(to: str, run: Run, tmp_path: Path) -> None:
     made = export_run(run, to, tmp_path / f"model{FORMATS[to].suffix}")

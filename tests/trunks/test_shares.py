@@ -125,6 +125,7 @@ def test_labels_of_a_frequent_class_do_not_crowd_out_those_of_others(seed: int) 
     assert (seen + 1).bincount().tolist() == [1000, 500, 8]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ratio", [1, 12])
 def test_real_digits_are_counted(ratio: int) -> None:
     data = prepare(DataSettings(source="mnist-5k", labels="all"), seed=0)

@@ -105,6 +105,7 @@ def photos(folder: Path, workers: int) -> FileSamples:
     return FileSamples(load_imagenet("train", folder), 16, Transforms(), scale, workers)
 
 
+@pytest.mark.slow
 def test_workers_ignore_signals_and_their_death_is_one_line(folder: Path) -> None:
     with Prefetch(HeldBack(), photos(folder, workers=1), "cpu") as chunks:
         held = chunks.get(4).views[0] * 255
@@ -139,6 +140,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_a_program_that_forgets_its_workers_ends_with_them(folder: Path, tmp_path: Path) -> None:
     script = tmp_path / "forgetful.py"
     script.write_text(FORGETFUL)
