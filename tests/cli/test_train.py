@@ -9,6 +9,7 @@ import pytest
 from dualstudent import Recipe, Run, UserError, load_recipe
 from dualstudent.cli.arguments import parse_duration
 from dualstudent.training import forecast
+from dualstudent.training.budget import Budget
 from dualstudent.training.trunk import TrunkTooSlow
 from dualstudent.training.trunk_choice import TrunkTrial
 from tests.support.command import Command
@@ -29,6 +30,7 @@ def _half_a_second_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forecast, "measure_step", lambda *_: 0.5)
     monkeypatch.setattr(forecast, "measure_epoch_end", lambda *_: 0.0)
     monkeypatch.setattr(forecast, "measure_evaluation", lambda *_: 0.0)
+    monkeypatch.setattr(Budget, "left", property(lambda self: self.seconds))
 
 
 def test_train_evaluate_and_export_show_the_same_figures(
@@ -82,8 +84,8 @@ def test_a_budget_is_a_number_of_epochs_in_the_recipe(tmp_path: Path, command: C
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (("--budget", "17s", "--no-baseline"), "17 s here\n"),
-        (("--budget", "25s"), "25 s here, with the training on labels alone\n"),
+        (("--budget", "17s", "--no-baseline"), "0:00:17 here\n"),
+        (("--budget", "25s"), "0:00:25 here, with the training on labels alone\n"),
     ],
 )
 @pytest.mark.usefixtures("_half_a_second_each")

@@ -17,12 +17,13 @@ from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_sp
 from sklearn.pipeline import make_pipeline
 from torch.utils.data import TensorDataset
 
-from dualstudent import DualStudentClassifier, PreparedData, Recipe, UserError
+from dualstudent import DualStudentClassifier, Recipe, UserError
 from dualstudent.estimator import classifier as module
 from dualstudent.methods import METHODS
 from dualstudent.recipes import chooser
 from dualstudent.recipes.chooser import ImageFacts, choose_recipe
 from dualstudent.recipes.reading import validate
+from dualstudent.training.forecast import Forecast
 
 X_IRIS, Y_IRIS = load_iris(return_X_y=True)
 NAMES = np.array(["setosa", "versicolor", "virginica"])
@@ -442,7 +443,7 @@ def test_unknown_labels_are_left_out_of_the_score() -> None:
 def test_a_budget_becomes_a_number_of_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
     budgets = []
 
-    def fit_epochs(recipe: Recipe, data: PreparedData, seconds: float) -> int:
+    def fit_epochs(recipe: Recipe, forecast: Forecast, seconds: float) -> int:
         budgets.append(seconds)
         return 7
 

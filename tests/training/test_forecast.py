@@ -5,13 +5,13 @@ from collections.abc import Iterable
 import pytest
 import torch
 
-from dualstudent import Recipe, UserError
+from dualstudent import Recipe
 from dualstudent.batch import Batch
 from dualstudent.data.prepare import prepare
 from dualstudent.methods import Method
 from dualstudent.training import forecast
 from dualstudent.training.evaluation import Evaluator
-from dualstudent.training.forecast import estimate_seconds, fit_epochs
+from dualstudent.training.forecast import Forecast, estimate_seconds
 from dualstudent.training.trainer import Trainer
 from tests.support.recipes import small_recipe
 
@@ -45,6 +45,16 @@ def test_a_run_takes_its_steps_and_its_evaluations(steps: list[int]) -> None:
     tested = 4 * 3 * 355 / 250  # after 8, 16, 24 and 30 epochs
     assert estimate(recipe) == pytest.approx(0.5 * total + tested)
     assert steps == [0, 1, 2, 3, 4]  # of two seconds, and the first one before
+
+
+def test_other_lengths_need_no_other_measurement(steps: list[int]) -> None:
+    recipe = small_recipe("schedule.epochs=30", "evaluation.every=8")
+    data = prepare(recipe.data, recipe.seed, recipe.transforms, recipe.normalization)
+    forecast, taken = Forecast(recipe, data), len(steps)
+    longer = small_recipe("schedule.epochs=50", "evaluation.every=25")
+    expected = 0.5 * Trainer(longer).total_steps + 2 * 3 * 355 / 250
+    assert forecast.estimate(longer) == pytest.approx(expected)
+    assert len(steps) == taken
 
 
 def test_an_epoch_that_is_gone_over_again_takes_longer(
@@ -94,36 +104,6 @@ def test_gpus_share_the_steps_of_a_run_but_not_its_evaluations(
     two = estimate(small_recipe())
     evaluations = small_recipe().schedule.epochs * 3 * 355 / 250
     assert two - evaluations == pytest.approx((one - evaluations) / 2)
-
-
-def fit(recipe: Recipe, seconds: float) -> int:
-    data = prepare(recipe.data, recipe.seed, recipe.transforms, recipe.normalization)
-    return fit_epochs(recipe, data, seconds)
-
-
-@pytest.mark.parametrize("epochs", [1, 30])
-def test_as_many_epochs_are_chosen_as_fit_into_the_time(steps: list[int], epochs: int) -> None:
-    recipe = small_recipe(f"schedule.epochs={epochs}")
-    each = 0.5 * Trainer(recipe).total_steps / epochs + 3 * 355 / 250
-    for seconds, fitting in ((7.01 * each, 7), (7.99 * each, 7), (1.01 * each, 1)):
-        steps.clear()
-        assert fit(recipe, seconds) == fitting
-
-
-def test_a_time_too_short_for_an_epoch_is_refused(steps: list[int]) -> None:
-    recipe = small_recipe()
-    each = 0.5 * Trainer(recipe).total_steps / 2 + 3 * 355 / 250
-    with pytest.raises(UserError, match=rf"budget, .* 7 s .* one epoch, .* {math.ceil(each)} s"):
-        fit(recipe, 7)
-
-
-def test_stages_have_their_own_lengths(steps: list[int]) -> None:
-    recipe = small_recipe(
-        'stages=[{name = "labels", method = {name = "supervised"}}, {name = "b"}]'
-    )
-    with pytest.raises(UserError, match="without stages"):
-        fit(recipe, 1e6)
-    assert not steps  # nothing was measured
 
 
 def test_a_forecast_leaves_the_random_state_unchanged(

@@ -17,7 +17,6 @@ from dualstudent import (
     load_recipe,
     prepare_arrays,
 )
-from dualstudent.training.forecast import fit_epochs
 from dualstudent.training.trunk import use_trunk, use_trunk_within
 from dualstudent.trunks import features
 
@@ -86,11 +85,6 @@ def test_kept_views_take_no_time(seen: list[int]) -> None:
     recipe, _ = use_trunk_within(1, make_recipe(), make_data())
     assert recipe == make_recipe()
     assert seen == []
-
-
-def test_nothing_is_trained_if_the_features_took_all_of_the_time() -> None:
-    with pytest.raises(UserError, match="nothing of the budget is left for the training"):
-        fit_epochs(make_recipe(), make_data(), -0.5)
 
 
 @pytest.mark.usefixtures("seen")

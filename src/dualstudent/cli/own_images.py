@@ -1,7 +1,6 @@
 """Training on own images: check them, choose a recipe, and say why."""
 
 import shlex
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -25,8 +24,9 @@ from dualstudent.data.prepared import PreparedData
 from dualstudent.progress import show_progress
 from dualstudent.recipes.own_images import choose_form, complete_recipe, find_shares
 from dualstudent.recipes.schema import Recipe
-from dualstudent.report.format import format_estimate
-from dualstudent.training.forecast import estimate_seconds, fit_epochs
+from dualstudent.report.format import format_duration, format_estimate
+from dualstudent.training.budget import Budget, fit_epochs, measure_for_budget
+from dualstudent.training.forecast import Forecast
 from dualstudent.training.inspection import inspect_features
 from dualstudent.training.run import Run
 from dualstudent.training.trunk import TrunkTooSlow, use_trunk, use_trunk_within
@@ -50,7 +50,8 @@ class _Chosen:
     data: PreparedData
     found: DataCheck
     shares: tuple[float, ...] | None  # of the classes among the unlabeled images
-    tried_trunk: bool  # which takes a part of the budget
+    forecast: Forecast
+    opponent_forecast: Forecast | None
 
     @property
     def refit(self) -> bool:  # on all labels, in the end
@@ -60,33 +61,29 @@ class _Chosen:
 def choose_recipe(
     asked: Recipe,
     changes: Sequence[str],
-    budget: float | None = None,
+    budget: Budget | None = None,
     baseline: bool = True,
-    started: float | None = None,
 ) -> tuple[Recipe, PreparedData, Recipe | None, bool]:
     """Choose a recipe that suits the images, print the reasons, and prepare the data.
 
     Args:
         asked: of :func:`~dualstudent.recipes.own_images.validate_request`, with the same changes.
         changes: ``"key=value"`` each; they are kept, and the other settings suit them.
-        budget: seconds that the training may take; default: chosen as well.
+        budget: time that the training may take; default: chosen as well.
         baseline: whether to train on the labels alone, too, if that can be compared.
-        started: when the time of the budget began, by ``time.monotonic()``; default: now.
 
     Returns:
         The recipe, the data, the recipe for the labels alone, if there is to be one, and whether
         the model is to be trained once more on all labels.
     """
-    started = time.monotonic() if started is None else started
     chosen = _choose(asked, asked.data.list_images(), changes, baseline, budget)
     if budget is not None:
-        spent = time.monotonic() - started if chosen.tried_trunk else 0.0
-        chosen = _fit_into(budget, budget - spent, chosen)
+        chosen = _fit_into(budget, chosen)
     recipe, data = chosen.recipe, chosen.data
     print_line(console, "the recipe chosen for these images; change anything by --set KEY=VALUE:")
     for key, reason in chosen.reasons.items():
         print_line(console, f"  {key} = {attrgetter(key)(recipe)}: {reason}")
-    seconds = estimate_seconds(recipe, data)
+    seconds = chosen.forecast.estimate(recipe)
     print_line(
         console,
         f"  about {format_estimate(seconds)} on this machine, as busy as it is now; for a quick "
@@ -100,7 +97,7 @@ def choose_recipe(
 def print_forecast(asked: Recipe, listing: Listing, changes: Sequence[str]) -> None:
     """Print which recipe would be chosen, how long training would take, and what features show."""
     chosen = _choose(asked, listing, changes, baseline=True)
-    seconds = estimate_seconds(chosen.recipe, chosen.data)
+    seconds = chosen.forecast.estimate(chosen.recipe)
     print_line(console, describe_forecast(chosen.recipe, chosen.found.images, seconds))
     for line in _list_more(chosen, seconds, baseline=True):
         print_line(console, line)
@@ -136,20 +133,20 @@ def print_next_steps(run: Run) -> None:
     print_line(console, f"to see what to label next: dualstudent label {folder} -o labels.csv")
 
 
-def _fit_into(budget: float, left: float, chosen: _Chosen) -> _Chosen:
+def _fit_into(budget: Budget, chosen: _Chosen) -> _Chosen:
     """Choose as many epochs as fit into what is left of a budget, with all that is compared."""
-    trainings = count_trainings(chosen.recipe, chosen.data)
+    trainings, left = count_trainings(chosen.recipe, chosen.data), budget.left
     for _ in range(2):  # how often it is evaluated depends on the length, and costs time as well
-        others = [chosen.opponent] if chosen.opponent else []
-        if chosen.refit:
-            others.append(chosen.recipe)
-        epochs = fit_epochs(chosen.recipe, chosen.data, left, others, trainings)
+        others = [(chosen.recipe, chosen.forecast)] if chosen.refit else []
+        if chosen.opponent and chosen.opponent_forecast:
+            others.append((chosen.opponent, chosen.opponent_forecast))
+        epochs = fit_epochs(chosen.recipe, chosen.forecast, left, others, trainings)
         if chosen.recipe.trunk is not None and epochs >= chosen.recipe.epochs:
             return chosen  # heads on features are done by then; more would only fit the few labels
         changes = [*chosen.changes, f"schedule.epochs={epochs}"]
         recipe, _ = complete_recipe(chosen.asked, chosen.found, changes, shares=chosen.shares)
         opponent = make_opponent(recipe, chosen.data) if chosen.opponent else None
-        why = f"as many as fit into {format_estimate(budget)} here"
+        why = f"as many as fit into {format_duration(budget.seconds)} here"
         parts = {
             "features": recipe.trunk is not None,
             "the training on labels alone": opponent is not None,
@@ -174,8 +171,8 @@ def _list_more(chosen: _Chosen, seconds: float, baseline: bool) -> Iterator[str]
 
 def _describe_baseline(chosen: _Chosen) -> str:
     """How long the training on the labels alone takes, or why there is none; else nothing."""
-    if chosen.opponent is not None:
-        seconds = format_estimate(estimate_seconds(chosen.opponent, chosen.data))
+    if chosen.opponent and chosen.opponent_forecast:
+        seconds = format_estimate(chosen.opponent_forecast.estimate(chosen.opponent))
         return (
             f"about {seconds} more on the labels alone, to measure what the unlabeled images gain; "
             "train --no-baseline leaves it out"
@@ -192,7 +189,7 @@ def _choose(
     listing: Listing,
     changes: Sequence[str],
     baseline: bool,
-    budget: float | None = None,
+    budget: Budget | None = None,
 ) -> _Chosen:
     with show_progress(console, "files") as progress:
         measured = measure_images(listing, progress=progress.make_callback("measuring"))
@@ -217,7 +214,7 @@ def _complete(
     images: DecodedImages,
     found: DataCheck,
     baseline: bool,
-    budget: float | None,
+    budget: Budget | None,
 ) -> _Chosen:
     asked, changes = trunk.asked, trunk.changes
     shares = find_shares(asked, images, changes)
@@ -230,14 +227,15 @@ def _complete(
         data = _prepare(recipe, images)
     else:
         most = recipe.trunk
-        recipe, data = _prepare_within(budget / 2, recipe, images)
+        recipe, data = _prepare_within(budget.seconds / 2, recipe, images)
         for key in ("weak_views", "strong_views"):
             changes = [*changes, f"trunk.{key}={attrgetter(key)(recipe.trunk)}"]
             if recipe.trunk != most:
                 reasons[f"trunk.{key}"] = "as many as can be computed in half of the budget"
     opponent = make_opponent(recipe, data) if baseline else None
-    tried = recipe.trunk is not None or bool(trunk.reasons)
-    return _Chosen(asked, changes, recipe, opponent, reasons, data, found, shares, tried)
+    measure = Forecast if budget is None else measure_for_budget
+    forecasts = measure(recipe, data), measure(opponent, data) if opponent else None
+    return _Chosen(asked, changes, recipe, opponent, reasons, data, found, shares, *forecasts)
 
 
 def _decode(listing: Listing, size: int, channels: Channels) -> DecodedImages:

@@ -15,6 +15,7 @@ from dualstudent.processes import find_world
 if TYPE_CHECKING:
     from dualstudent.data.prepared import PreparedData
     from dualstudent.recipes.schema import Recipe
+    from dualstudent.training.budget import Budget
 
 
 def train(
@@ -77,6 +78,7 @@ def train(
     from dualstudent.progress import show_progress
     from dualstudent.runs import train as train_by
     from dualstudent.runs import train_or_resume
+    from dualstudent.training.budget import Budget
     from dualstudent.training.profiling import Profiler
     from dualstudent.training.run import Run
 
@@ -86,6 +88,8 @@ def train(
     leads = launched is None or launched.leads
     changes, loggers = set_ or [], [log_to(name) for name in log or () if leads]
     seconds = _read_budget(budget, changes)
+    # The page of the run takes about as long as loading the program.
+    within = Budget(seconds, started, time.monotonic() - started) if seconds else None
     requested, name = _read_request(recipe, data, target, changes, imports or ())
     folder = out or Path("runs") / f"{name}-{requested.seed}"
     if launched is None:
@@ -96,9 +100,9 @@ def train(
             "processes train the same"
         )
     chosen, prepared, opponent, refit = (
-        choose_recipe(requested, changes, seconds, not no_baseline, started)
+        choose_recipe(requested, changes, within, not no_baseline)
         if recipe is None
-        else (*_fit_into(seconds, requested), None, False)
+        else (*_fit_into(within, requested), None, False)
     )
     with show_progress(console) as progress:
         callbacks = [progress.make_callback(folder.name), *loggers]
@@ -126,23 +130,21 @@ def _read_budget(budget: str | None, changes: list[str]) -> float | None:
     return parse_duration(budget)
 
 
-def _fit_into(seconds: float | None, recipe: "Recipe") -> "tuple[Recipe, PreparedData | None]":
+def _fit_into(budget: "Budget | None", recipe: "Recipe") -> "tuple[Recipe, PreparedData | None]":
     """The recipe with as many epochs as fit into the time, if there is a limit, and its data."""
     from dualstudent.cli.own_images import prepare_images
 
-    started = time.monotonic()
     data = prepare_images(recipe)
-    if seconds is None:
+    if budget is None:
         return recipe, data
     from dualstudent.data.prepare import prepare
     from dualstudent.recipes.length import set_length
-    from dualstudent.training.forecast import fit_epochs
+    from dualstudent.training.budget import fit_epochs, measure_for_budget
     from dualstudent.worth import count_trainings
 
-    if recipe.trunk is not None:
-        seconds -= time.monotonic() - started  # features are a part of the time
     data = data or prepare(recipe.data, recipe.seed, recipe.transforms, recipe.normalization)
-    epochs = fit_epochs(recipe, data, seconds, trainings=count_trainings(recipe, data))
+    forecast, trainings = measure_for_budget(recipe, data), count_trainings(recipe, data)
+    epochs = fit_epochs(recipe, forecast, budget.left, trainings=trainings)
     return set_length(recipe, epochs), data
 
 

@@ -39,8 +39,8 @@ from dualstudent.prediction import Prediction
 from dualstudent.progress import ProgressBar
 from dualstudent.recipes.schema import Recipe
 from dualstudent.stability import is_stable
+from dualstudent.training.budget import Budget, fit_epochs, measure_for_budget
 from dualstudent.training.callbacks import Callback
-from dualstudent.training.forecast import fit_epochs
 from dualstudent.training.inference import run_inference
 from dualstudent.training.trainer import Trainer
 from dualstudent.training.trunk import TrunkNotes, describe_trunk, rebuild_trunk, use_trunk
@@ -199,7 +199,7 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         seed = int(check_random_state(self.random_state).randint(2**31))
         recipe = build_recipe(self.get_params(deep=False), data, seed)
         if self.budget is not None:
-            recipe = self._fit_into(started + self.budget, recipe, data)
+            recipe = self._fit_into(Budget(self.budget, started), recipe, data)
         trainer = Trainer(recipe, _add_views(data, recipe))
         self.recipe_ = recipe.model_dump(mode="json", exclude={"data"}, exclude_none=True)
         self.history_ = self._train(trainer)
@@ -271,10 +271,11 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
                 f"{problem['loc'][0]} = {problem['input']!r}: {problem['msg']}"
             ) from error
 
-    def _fit_into(self, end: float, recipe: Recipe, data: PreparedData) -> Recipe:
-        """The recipe with as many epochs as can be trained until ``end``."""
+    def _fit_into(self, budget: Budget, recipe: Recipe, data: PreparedData) -> Recipe:
+        """The recipe with as many epochs as can be trained within the budget."""
         prepared = use_trunk(recipe, _add_views(data, recipe))  # features take time, and are kept
-        epochs = fit_epochs(recipe, prepared, end - time.monotonic())
+        forecast = measure_for_budget(recipe, prepared)
+        epochs = fit_epochs(recipe, forecast, budget.left)
         if recipe.trunk is not None:  # heads on features are done by then
             epochs = min(epochs, recipe.epochs)
         return build_recipe(self.get_params(deep=False) | {"epochs": epochs}, data, recipe.seed)

@@ -2,14 +2,14 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
 
 import torch
 
 from dualstudent.data.prepared import PreparedData
-from dualstudent.errors import UserError
 from dualstudent.generators import make_generator, preserve_rng
 from dualstudent.recipes.schema import Recipe
 from dualstudent.training.evaluation import Evaluator
@@ -22,6 +22,41 @@ _BATCHES = 4  # of the end of an epoch
 _LONG = 4.0  # if the first step takes so many seconds, its warm-up hardly matters
 
 
+@dataclass(frozen=True)
+class _Pace:
+    """How long the parts of a stage take on this machine, in seconds, whatever its length."""
+
+    step: float
+    epoch_end: float
+    evaluation: float
+    steps_per_epoch: int
+
+    def estimate(self, stage: Recipe) -> float:
+        evaluations = math.ceil(stage.epochs / stage.evaluation.every)
+        epoch = self.steps_per_epoch * self.step + self.epoch_end
+        # All devices share the batches; only one evaluates.
+        return stage.epochs * epoch / count_gpus(stage) + evaluations * self.evaluation
+
+
+class Forecast:
+    """How long trainings by a recipe take on this machine, as busy as it is now.
+
+    Nothing is written, and the global random state is unchanged.
+
+    Args:
+        recipe: the recipe.
+        data: the data to train on; a few steps, and parts of the ends of epochs, are taken on them.
+    """
+
+    def __init__(self, recipe: Recipe, data: PreparedData) -> None:
+        self._paces = [_measure_pace(stage, data) for stage in recipe.split_stages()]
+
+    def estimate(self, recipe: Recipe) -> float:
+        """Estimate the seconds of a run by the recipe, or by the same one with other lengths."""
+        stages = zip(self._paces, recipe.split_stages(), strict=True)
+        return sum(pace.estimate(stage) for pace, stage in stages)
+
+
 def estimate_seconds(recipe: Recipe, data: PreparedData) -> float:
     """Estimate the duration of a run in seconds from a few steps and parts of the ends of epochs.
 
@@ -31,56 +66,18 @@ def estimate_seconds(recipe: Recipe, data: PreparedData) -> float:
         recipe: recipe of the run.
         data: data of the run.
     """
-    return sum(_estimate_stage(stage, data) for stage in recipe.split_stages())
+    return Forecast(recipe, data).estimate(recipe)
 
 
-def fit_epochs(
-    recipe: Recipe,
-    data: PreparedData,
-    seconds: float,
-    others: Sequence[Recipe] = (),
-    trainings: float = 1.0,
-) -> int:
-    """Find how many epochs of a recipe fit into ``seconds`` on this machine, by its own steps.
-
-    Args:
-        recipe: recipe of the run; its own number of epochs does not matter.
-        data: data of the run.
-        seconds: time for training and evaluation; what the features have left of a budget.
-        others: recipes of runs that have to fit into the same time, perhaps the same again; their
-            lengths stay in proportion.
-        trainings: how many trainings of this length have to fit, as cross-validation repeats them.
-
-    Raises:
-        UserError: if nothing is left, not even one epoch fits, or the recipe has stages with their
-            own lengths.
-    """
-    if seconds <= 0:
-        raise UserError(
-            "nothing of the budget is left for the training; features of images are kept, so try "
-            "once more, or give more time"
-        )
-    if recipe.stages:
-        raise UserError("a budget is for recipes without stages; set the epochs of each stage")
-    own = estimate_seconds(recipe, data)
-    rest = sum(own if one is recipe else estimate_seconds(one, data) for one in others)
-    each = trainings * (own + rest) / recipe.epochs
-    if each > seconds:
-        raise UserError(
-            f"the budget, of which {seconds:,.0f} s are left, is too short for one epoch, which "
-            f"takes about {math.ceil(each):,} s here; give more time"
-        )
-    return int(seconds / each)
-
-
-def _estimate_stage(recipe: Recipe, data: PreparedData) -> float:
-    here = recipe.model_copy(update={"device": recipe.device.one_process})
+def _measure_pace(stage: Recipe, data: PreparedData) -> _Pace:
+    here = stage.model_copy(update={"device": stage.device.one_process})
     with preserve_rng(), closing(Trainer(here, data)) as trainer:
-        steps = trainer.total_steps * measure_step(trainer, _SECONDS)
-        ends = recipe.epochs * measure_epoch_end(trainer, _SECONDS)
-        evaluations = math.ceil(recipe.epochs / recipe.evaluation.every)
-        # All devices share the batches; only one evaluates.
-        return (steps + ends) / count_gpus(recipe) + evaluations * measure_evaluation(trainer)
+        return _Pace(
+            measure_step(trainer, _SECONDS),
+            measure_epoch_end(trainer, _SECONDS),
+            measure_evaluation(trainer),
+            trainer.schedule.steps_per_epoch,
+        )
 
 
 def measure_step(trainer: Trainer, seconds: float) -> float:
