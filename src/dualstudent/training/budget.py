@@ -67,16 +67,18 @@ def fit_epochs(
     Raises:
         UserError: if nothing is left, or not even one epoch fits.
     """
-    if seconds <= 0:
-        raise UserError(
-            "nothing of the budget is left for the training; features of images are kept, so try "
-            "once more, or give more time"
-        )
     all_of_them = [(recipe, forecast), *others]
     each = trainings * sum(known.estimate(one) for one, known in all_of_them) / recipe.epochs
+    one = f"one epoch, which takes about {math.ceil(each):,} s here"
+    if seconds <= 0:
+        again = "features of images are kept, so try once more, or " if recipe.trunk else ""
+        raise UserError(
+            f"nothing of the budget is left for the training, not even for {one}; {again}give more "
+            "time"
+        )
     if each > seconds:
         raise UserError(
-            f"the budget, of which {seconds:,.0f} s are left, is too short for one epoch, which "
-            f"takes about {math.ceil(each):,} s here; give more time"
+            f"the budget, of which {seconds:,.0f} s are left, is too short for {one}; give more "
+            "time"
         )
     return int(seconds / each)
