@@ -1,6 +1,7 @@
 """The plan of a comparison: recipes, seeds, lengths, and what is refused."""
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ import torch
 from dualstudent import PreparedData, UserError, load_recipe, prepare
 from dualstudent.data.images.cache import decode_images
 from dualstudent.data.images.check import check_images
+from dualstudent.errors import RunsFailed
 from dualstudent.experiments import lengths
+from dualstudent.experiments.compare import run_comparison
 from dualstudent.experiments.comparison import plan_comparison
 from dualstudent.experiments.request import ComparisonRequest
 from dualstudent.experiments.schema import Cell
@@ -20,7 +23,10 @@ from dualstudent.recipes.own_images import (
     validate_request,
 )
 from dualstudent.recipes.schema import Recipe
+from tests.support.csv_rows import rows_of
 from tests.support.digit_files import write_digits
+from tests.support.html_page import Page
+from tests.support.made_runs import line, made_run, network
 from tests.support.recipes import SMALL, small_recipe
 
 REQUEST = ComparisonRequest(
@@ -264,3 +270,27 @@ def test_own_images_without_any_to_evaluate_on_cannot_be_compared(tmp_path: Path
     request = dataclasses.replace(REQUEST, recipe=None, data=digits, labels=(), changes=())
     with pytest.raises(UserError, match="digits has no test part"):
         plan_comparison(request)
+
+
+def test_a_method_that_fails_with_few_labels_only_is_shown_with_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    comparison = plan_comparison(dataclasses.replace(REQUEST, seeds=1))
+    failing = "dual-student-50-draw0-state0"
+
+    def train(recipes: Mapping[str, Recipe], folder: Path, *_: object, **__: object) -> None:
+        for name in recipes.keys() - {failing}:
+            method, labels = name.removesuffix("-draw0-state0").rsplit("-", 1)
+            changes = (*SMALL, f"method.name={method}", f"data.labels={labels}")
+            made_run(folder / name, [line(1, {"student": network(9.0)})], *changes)
+        raise RunsFailed(f"{failing}: diverged")
+
+    monkeypatch.setattr("dualstudent.experiments.compare.run_grid", train)
+    with pytest.raises(UserError, match="the methods without a failure are in runs/compare/digits"):
+        run_comparison(comparison)
+    out = Path("runs/compare/digits")
+    shown = {(row["method"], row["labels"]) for row in rows_of(out / "runs.csv")}
+    assert shown == {("supervised", "50"), ("dual-student", "100"), ("supervised", "100")}
+    page = Page((out / "index.html").read_text("utf-8"))
+    (note,) = (text for text in page.texts["p"] if text.startswith("Not shown, as runs failed"))
+    assert note == "Not shown, as runs failed: dual-student, 50 labels."
