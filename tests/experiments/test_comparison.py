@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from dualstudent import PreparedData, UserError, load_recipe, prepare
+from dualstudent import PreparedData, UserError, load_recipe, prepare, train
 from dualstudent.data.images.cache import decode_images
 from dualstudent.data.images.check import check_images
 from dualstudent.errors import RunsFailed
@@ -222,6 +222,23 @@ def test_own_images_get_a_chosen_recipe_and_hidden_labels(tmp_path: Path) -> Non
         plan_comparison(dataclasses.replace(ceiling, labels=()))
     with pytest.raises(UserError, match=r"data\.labels = 70 .*7 .* has 6"):
         plan_comparison(dataclasses.replace(request, labels=(70,)))
+
+
+def test_changed_images_are_refused_before_anything_is_trained(tmp_path: Path) -> None:
+    digits = write_digits(tmp_path / "digits", labeled=4, unlabeled=40, test=20)
+    short = ("schedule.epochs=1",)
+    request = ComparisonRequest(
+        ("supervised",), data=digits, labels=(20,), seeds=1, changes=short, out=tmp_path / "out"
+    )
+    comparison = plan_comparison(request)
+    comparison.save()
+    ((name, recipe),) = comparison.runs().items()
+    train(recipe, request.runs_folder / name)
+    assert plan_comparison(request).recipes == comparison.recipes
+    image = next((digits / "test" / "7").iterdir())
+    image.rename(digits / "test" / "8" / image.name)  # a corrected label
+    with pytest.raises(UserError, match=rf"{name}: the images or labels .* \(--out\)"):
+        plan_comparison(request)
 
 
 def test_each_method_gets_what_is_chosen_for_it_from_own_images(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from dualstudent.experiments.request import (
 from dualstudent.experiments.rows import CEILING, Row, make_ceiling, parse_row
 from dualstudent.experiments.schema import Cell
 from dualstudent.generators import preserve_rng
+from dualstudent.grid import check_runs
 from dualstudent.parallel import Progress
 from dualstudent.recipes.length import set_length
 from dualstudent.recipes.own_images import (
@@ -119,9 +120,8 @@ def plan_comparison(request: ComparisonRequest, progress: Progress | None = None
         _check_methods(recipes, data)
     remarks = _list_remarks(request, rows, recipes)
     comparison = Comparison(request, {row.name: row for row in rows}, recipes, lengths, remarks)
-    for name, recipe in comparison.runs().items():
-        if Run(request.runs_folder / name).about.is_file():
-            Run.open(request.runs_folder / name, recipe.imports).check_recipe(recipe)
+    runs, folder = comparison.runs(), request.runs_folder
+    check_runs({n: each for n, each in runs.items() if Run(folder / n).about.is_file()}, folder)
     return comparison
 
 
