@@ -27,6 +27,7 @@ from tests.support.csv_rows import rows_of
 from tests.support.digit_files import write_digits
 from tests.support.html_page import Page
 from tests.support.made_runs import line, made_run, network
+from tests.support.mirrored import write_lights
 from tests.support.recipes import SMALL, small_recipe
 
 REQUEST = ComparisonRequest(
@@ -222,6 +223,36 @@ def test_own_images_get_a_chosen_recipe_and_hidden_labels(tmp_path: Path) -> Non
         plan_comparison(dataclasses.replace(ceiling, labels=()))
     with pytest.raises(UserError, match=r"data\.labels = 70 .*7 .* has 6"):
         plan_comparison(dataclasses.replace(request, labels=(70,)))
+
+
+@pytest.mark.parametrize(("labels", "flips"), [((20,), True), ((18, 20), False), ((), True)])
+def test_hidden_labels_do_not_decide_about_flips(
+    tmp_path: Path, labels: tuple[int, ...], flips: bool
+) -> None:
+    """It takes ten labels a class; all columns have the same views."""
+    lights = write_lights(tmp_path / "lights", 20)
+    write_lights(lights / "test", 4)
+    request = ComparisonRequest(("supervised",), data=lights, labels=labels)
+    recipes = plan_comparison(dataclasses.replace(request, changes=("schedule.epochs=1",))).recipes
+    assert [r.transforms.weak.flip for r in recipes.values()] == [flips] * len(recipes)
+
+
+def test_hidden_labels_do_not_choose_a_trunk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = []
+
+    def count(pixels: torch.Tensor, labels: torch.Tensor, *_: object) -> None:
+        tried.append(labels.bincount().tolist())
+
+    monkeypatch.setattr("dualstudent.training.trunk_choice.try_trunk", count)
+    lights = write_lights(tmp_path / "lights", 20)
+    write_lights(lights / "test", 4)
+    changes = ("schedule.epochs=1", "data.image_size=32")  # a trunk needs so many pixels
+    request = ComparisonRequest(("supervised",), data=lights, changes=changes)
+    for labels, known in (((), 20), ((8, 6), 3), (("25%", 20), 5)):
+        plan_comparison(dataclasses.replace(request, labels=labels))
+        assert tried.pop() == [known, known]
 
 
 def test_changed_images_are_refused_before_anything_is_trained(tmp_path: Path) -> None:

@@ -10,8 +10,10 @@ from typing import cast
 from dualstudent.atomic import atomic_write
 from dualstudent.data.images.cache import DecodedImages, decode_images, measure_images
 from dualstudent.data.images.check import DataCheck, check_images
+from dualstudent.data.images.listing import Listing
 from dualstudent.data.prepare import DataSettings, prepare
 from dualstudent.data.prepared import PreparedData
+from dualstudent.data.splits import count_labeled
 from dualstudent.data.transforms.policy import Transforms
 from dualstudent.errors import UserError
 from dualstudent.experiments.lengths import measure_lengths
@@ -170,7 +172,7 @@ def _find_builder(
     shared = [change for change in request.changes if not _is_of_method(change)]
     if request.recipe is not None:
         return _start_from_recipe(request.recipe, shared, request.imports)
-    return _start_from_images(cast(Path, request.data), shared, progress)
+    return _start_from_images(cast(Path, request.data), request.labels, shared, progress)
 
 
 def _start_from_recipe(
@@ -186,11 +188,19 @@ def _start_from_recipe(
 
 
 def _start_from_images(
-    path: Path, shared: list[str], progress: Progress | None
+    path: Path, labels: Sequence[int | str], shared: list[str], progress: Progress | None
 ) -> tuple[_Build, int | str]:
-    """How a recipe is chosen for own images, each to suit its method, and the number of labels."""
-    where = locate_images(path)
-    changes, images, found = _examine_images(validate_request(where, shared), shared, progress)
+    """How a recipe is chosen for own images, each to suit its method, and the number of labels.
+
+    What all share is decided by the fewest labels: a method must not gain from those hidden to it.
+    """
+    where, default = locate_images(path), "all"
+    listing = validate_request(where, shared).data.list_images()
+    known = [[*shared, f"data.labels={each}"] for each in labels or (default,)]
+    asked = [(validate_request(where, each), each) for each in known]
+    given = len(listing.labeled), len(listing.classes)
+    fewest = min(asked, key=lambda each: count_labeled(each[0].data.labels, *given))
+    changes, images, found = _examine_images(listing, *fewest, progress)
 
     def build(labels: int | str, own: list[str]) -> Recipe:
         wanted = [*changes, f"data.labels={labels}", *own]
@@ -198,19 +208,18 @@ def _start_from_images(
         shares = find_shares(asked, images, wanted)
         return complete_recipe(asked, found, wanted, cross_validated=False, shares=shares)[0]
 
-    return build, "all"
+    return build, default
 
 
 def _examine_images(
-    asked: Recipe, shared: list[str], progress: Progress | None
+    listing: Listing, asked: Recipe, shared: list[str], progress: Progress | None
 ) -> tuple[Sequence[str], DecodedImages, DataCheck]:
     """Settings that suit the images, with a trunk if it helps, the images, and their check."""
-    listing = asked.data.list_images()
     measured = measure_images(listing, progress=progress)
     trunk = choose_trunk(asked, listing, shared, measured, progress)
     size, channels = choose_form(trunk.asked, *measured)
     images = decode_images(listing, size, channels, progress=progress)
-    found = check_images(images)
+    found = check_images(images, asked.data.labels)
     if found.has_errors:
         raise UserError(f"{found.name} has errors; 'dualstudent check' says which")
     return trunk.changes, images, found
