@@ -16,7 +16,7 @@ from dualstudent.data.prepared import PreparedData
 from dualstudent.data.splits import count_labeled
 from dualstudent.data.transforms.policy import Transforms
 from dualstudent.errors import UserError
-from dualstudent.experiments.lengths import measure_lengths
+from dualstudent.experiments.lengths import Length, list_unequal, measure_lengths
 from dualstudent.experiments.request import (
     MOST_SEEDS,
     ComparisonRequest,
@@ -54,14 +54,14 @@ class Comparison:
         request: of the user.
         rows: name → row; the baselines are none of them.
         recipes: cell → recipe; the row is a method, the column a number of labels.
-        lengths: cell → epochs, if the methods are given equal time.
+        lengths: cell → length, if the methods are given equal time.
         remarks: sentences on what the user should know before.
     """
 
     request: ComparisonRequest
     rows: dict[str, Row]
     recipes: dict[Cell, Recipe]
-    lengths: dict[str, int]
+    lengths: dict[str, Length]
     remarks: list[str]
 
     def runs_of(self, cell: Cell) -> dict[str, Recipe]:
@@ -89,7 +89,10 @@ class Comparison:
     def save(self) -> None:
         """Write what identifies the comparison into its folder."""
         self.request.folder.mkdir(parents=True, exist_ok=True)
-        content = self.request.identity | {"epochs": self.lengths}
+        content = self.request.identity | {
+            "epochs": {cell: length.epochs for cell, length in self.lengths.items()},
+            "seconds": {cell: length.seconds for cell, length in self.lengths.items()},
+        }
         with atomic_write(_find_file(self.request)) as partial:
             partial.write_text(json.dumps(content, indent=1) + "\n", "utf-8")
 
@@ -118,9 +121,12 @@ def plan_comparison(request: ComparisonRequest, progress: Progress | None = None
     if request.equal == "time":
         timed = {cell: each for cell, each in recipes.items() if cell.row != CEILING}
         lengths = measure_lengths(timed, data, lengths, progress)
-        recipes |= {cell: set_length(each, lengths[str(cell)]) for cell, each in timed.items()}
+        recipes |= {
+            cell: set_length(each, lengths[str(cell)].epochs) for cell, each in timed.items()
+        }
         _check_methods(recipes, data)
     remarks = _list_remarks(request, rows, recipes)
+    remarks += list_unequal({str(c): lengths[str(c)] for c in recipes if str(c) in lengths})
     comparison = Comparison(request, {row.name: row for row in rows}, recipes, lengths, remarks)
     runs, folder = comparison.runs(), request.runs_folder
     check_runs({n: each for n, each in runs.items() if Run(folder / n).about.is_file()}, folder)
@@ -307,7 +313,7 @@ def _find_file(request: ComparisonRequest) -> Path:
     return request.folder / "comparison.json"
 
 
-def _read_lengths(request: ComparisonRequest) -> dict[str, int]:
+def _read_lengths(request: ComparisonRequest) -> dict[str, Length]:
     """The lengths that were measured before; empty for a new comparison.
 
     Raises:
@@ -320,8 +326,12 @@ def _read_lengths(request: ComparisonRequest) -> dict[str, int]:
         return {}
     try:
         found = json.loads(file.read_text("utf-8"))
-        lengths: dict[str, int] = found["epochs"]
-    except (ValueError, KeyError, TypeError) as error:
+        seconds = found.get("seconds", {})  # an earlier version kept none
+        lengths = {
+            cell: Length(epochs, tuple(seconds[cell]) if seconds.get(cell) else None)
+            for cell, epochs in found["epochs"].items()
+        }
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{file}: cannot be read ({error!r}); choose another folder") from error
     other = [key for key, value in request.identity.items() if found.get(key) != value]
     if other:
