@@ -6,16 +6,20 @@ from collections.abc import Iterator
 from multiprocessing import active_children
 from pathlib import Path
 from shutil import copytree
+from typing import Any
 
 import pytest
 
-from dualstudent import Callback, Run, UserError
+from dualstudent import Callback, DataSettings, PreparedData, Recipe, Run, UserError, prepare
+from dualstudent.data.images.cache import DecodedImages, decode_images
 from dualstudent.grid import run_grid
+from dualstudent.recipes.own_images import locate_images, use_own_images
 from dualstudent.runs import train
 from dualstudent.signals import Interrupted
 from dualstudent.training.checkpoint import read_checkpoint
+from tests.support.digit_files import write_digits
 from tests.support.own_code import write_code
-from tests.support.recipes import small_recipe
+from tests.support.recipes import SMALL, small_recipe
 from tests.support.runs import assert_equal_runs
 
 RECIPES = {f"seed-{seed}": small_recipe(f"seed={seed}") for seed in range(2)}
@@ -119,6 +123,76 @@ def test_an_empty_or_finished_grid_starts_nothing(small_run: Run, tmp_path: Path
     copytree(small_run.folder, tmp_path / "seed-0")
     runs = run_grid({"seed-0": RECIPES["seed-0"]}, tmp_path, workers=1)
     assert runs == {"seed-0": Run(tmp_path / "seed-0")}
+
+
+def own_recipes(folder: Path) -> dict[str, Recipe]:
+    """Two initial states of one draw of labels, and one of another."""
+    where = locate_images(folder)
+    changes = [each for each in SMALL if not each.startswith("data.source")]
+    changes += ["schedule.epochs=1", "schedule.rampup_epochs=0", "data.labels=20"]
+    seeds = {"a": (0, 0), "b": (0, 1), "c": (1, 0)}
+    return {
+        name: use_own_images("digits", where, [*changes, f"data.split_seed={draw}", f"seed={seed}"])
+        for name, (draw, seed) in seeds.items()
+    }
+
+
+@pytest.fixture
+def own_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Own images, and a grid of finished runs on them."""
+    monkeypatch.setenv("DUALSTUDENT_CACHE", str(tmp_path / "cache"))
+    digits = write_digits(tmp_path / "digits", labeled=3, unlabeled=40, test=20)
+    for name, recipe in own_recipes(digits).items():
+        train(recipe, tmp_path / "grid" / name)
+    return digits
+
+
+def swap(one: Path, other: Path) -> None:
+    """Give each of two files the place of the other, so that all counts stay."""
+    aside = one.rename(one.with_suffix(".aside"))
+    other.rename(one)
+    aside.rename(other)
+
+
+@pytest.mark.parametrize("place", ["", "test"])
+def test_finished_runs_on_own_images_are_kept_only_if_labels_and_images_are_the_same(
+    own_digits: Path, tmp_path: Path, place: str
+) -> None:
+    recipes = own_recipes(own_digits)
+    assert run_grid(recipes, tmp_path / "grid").keys() == recipes.keys()
+    one, other = (min((own_digits / place / name).iterdir()) for name in "12")
+    swap(one, other)
+    with pytest.raises(UserError, match=r"grid/a: the images or labels .* another folder \(--out"):
+        run_grid(recipes, tmp_path / "grid")
+    swap(one, other)
+    assert run_grid(recipes, tmp_path / "grid").keys() == recipes.keys()
+
+
+def test_own_images_are_prepared_once_for_all_runs_that_see_the_same(
+    own_digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded, prepared = [], []
+
+    def decode(settings: DataSettings) -> DecodedImages:
+        decoded.append(settings.path)
+        return decode_images(settings.list_images(), 8)
+
+    def count(settings: DataSettings, *others: Any) -> PreparedData:
+        prepared.append(settings.split_seed)
+        return prepare(settings, *others)
+
+    monkeypatch.setattr(DataSettings, "decode", decode)
+    monkeypatch.setattr("dualstudent.grid.prepare", count)
+    run_grid(own_recipes(own_digits), tmp_path / "grid")
+    assert (decoded, prepared) == ([own_digits], [0, 1])
+
+
+def test_published_data_may_be_gone_when_all_runs_have_finished(
+    small_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copytree(small_run.folder, tmp_path / "seed-0")
+    monkeypatch.delattr("dualstudent.grid.prepare")
+    assert run_grid({"seed-0": RECIPES["seed-0"]}, tmp_path).keys() == {"seed-0"}
 
 
 PROGRAM = """

@@ -6,15 +6,20 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Literal, Protocol, Self
 
+from dualstudent.data.images.cache import DecodedImages
+from dualstudent.data.prepare import DataSettings, prepare
+from dualstudent.data.prepared import PreparedData
 from dualstudent.errors import RunsFailed, UserError, raise_problems
 from dualstudent.parallel import Progress, count_cores
 from dualstudent.pool import LocalPool
 from dualstudent.processes import find_world
 from dualstudent.ray_cluster import RayCluster
 from dualstudent.recipes.schema import Recipe
+from dualstudent.settings import Settings
 from dualstudent.signals import Interrupted, StopRequest
 from dualstudent.training.callbacks import Callback
 from dualstudent.training.run import Run
+from dualstudent.training.trunk import use_trunk
 
 Where = Literal["local", "ray"]
 """Where runs are trained: on this machine, or on a Ray cluster."""
@@ -60,7 +65,8 @@ def run_grid(
         Interrupted: after Ctrl-C, SIGTERM, SIGHUP or SIGUSR1; the same call continues.
         RunsFailed: if runs fail, by whatever error; the others are trained to their end before,
             and where an error was not expected, its traceback is on the standard error.
-        UserError: if a process dies, or a folder holds another run.
+        UserError: if a process dies, or a folder holds another run, or a finished one on own
+            images that have changed since.
 
     Example:
         >>> from dualstudent import load_recipe
@@ -73,8 +79,7 @@ def run_grid(
     progress = progress or Callback()
     runs = {name: Run(folder / name, recipe.imports) for name, recipe in recipes.items()}
     waiting = {name: recipe for name, recipe in recipes.items() if not runs[name].result.is_file()}
-    for name in recipes.keys() - waiting.keys():
-        Run.open(folder / name, recipes[name].imports).check_recipe(recipes[name])
+    check_runs({name: each for name, each in recipes.items() if name not in waiting}, folder)
     epochs = _Epochs(runs, recipes)
     progress.on_start(epochs.count(), sum(recipe.epochs for recipe in recipes.values()))
     if not waiting:
@@ -92,6 +97,36 @@ def run_grid(
                 problems[futures.pop(future)] = _find_problem(future)
     _raise_failures(problems)
     return runs
+
+
+def check_runs(recipes: Mapping[str, Recipe], folder: Path) -> None:
+    """Check that runs have these recipes and, if they are on own images, saw those found now.
+
+    Published data do not change, and need not be there to show finished runs again.
+
+    Args:
+        recipes: name → recipe; the name is also the folder of the run, which exists, in ``folder``.
+        folder: folder of the grid.
+
+    Raises:
+        UserError: otherwise.
+    """
+    decoded: dict[DataSettings, DecodedImages] = {}
+    prepared: dict[tuple[Settings | int, ...], PreparedData] = {}
+    for name, recipe in recipes.items():
+        run = Run.open(folder / name, recipe.imports)
+        run.check_recipe(recipe)
+        settings = recipe.data
+        if settings.path is None:
+            continue
+        images = settings.model_copy(update={"labels": "all", "split_seed": None, "validation": 0})
+        if images not in decoded:  # once for all draws of labels
+            decoded[images] = images.decode()
+        views = recipe.transforms, recipe.normalization
+        draw = (settings, settings.find_split_seed(recipe.seed), *views)
+        data = prepared.get(draw) or prepare(settings, recipe.seed, *views, decoded[images])
+        prepared[draw] = use_trunk(recipe, data)  # what has features already is not seen again
+        run.check_same_data(prepared[draw])
 
 
 def count_parallel_runs(recipes: Iterable[Recipe]) -> int:

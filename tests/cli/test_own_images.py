@@ -13,8 +13,10 @@ from PIL import Image, ImageOps
 
 from dualstudent import Run, UserError, load_recipe, resume
 from dualstudent.batch import mark_domains
+from dualstudent.cli.own_images import choose_recipe
 from dualstudent.data import prepare as prepare_module
 from dualstudent.data.images import cache
+from dualstudent.recipes.own_images import locate_images, validate_request
 from dualstudent.runs import train
 from dualstudent.signals import Interrupted
 from dualstudent.training.model import evaluate_run, load_trained
@@ -23,6 +25,7 @@ from tests.support.command import Command
 from tests.support.csv_rows import rows_of
 from tests.support.digit_files import HOSTILE, write_digits
 from tests.support.html_page import Page
+from tests.support.mirrored import write_lights
 from tests.support.pictures import save_picture
 from tests.support.runs import RaisesSignalAt, StopsAtOnce, assert_equal_runs
 
@@ -64,6 +67,16 @@ def test_train_looks_chooses_explains_and_keeps_the_recipe(run: Run, place: Path
     assert recipe.transforms.weak.translate == 1
     assert (recipe.schedule.rampup_epochs, recipe.evaluation.every) == (0.75, 1)  # of 3 epochs
     assert json.loads(run.split.read_text())["per_class"][HOSTILE] == 6
+
+
+@pytest.mark.parametrize(("labels", "flip"), [(20, True), (18, False)])
+def test_labels_that_are_not_to_be_used_do_not_decide_about_flips(
+    labels: int, flip: bool, tmp_path: Path
+) -> None:
+    where = locate_images(write_lights(tmp_path / "lights", 20))
+    changes = [f"data.labels={labels}", "schedule.epochs=1"]
+    recipe, *_ = choose_recipe(validate_request(where, changes), changes, baseline=False)
+    assert recipe.transforms.weak.flip == flip
 
 
 def test_a_finished_run_is_not_continued_but_shown(run: Run, command: Command) -> None:

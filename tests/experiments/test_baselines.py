@@ -1,12 +1,22 @@
 """Baselines on points whose classes are known by construction."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
-from dualstudent import prepare
-from dualstudent.experiments.baselines import BASELINES, _read_samples, predict
-from tests.support.recipes import small_recipe
+from dualstudent import UserError, prepare
+from dualstudent.experiments.baselines import (
+    BASELINES,
+    _read_samples,
+    measure_baselines,
+    predict,
+)
+from dualstudent.experiments.comparison import plan_comparison
+from dualstudent.experiments.request import ComparisonRequest
+from tests.support.digit_files import write_digits
+from tests.support.recipes import SMALL, small_recipe
 
 
 def make_rings(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -64,3 +74,38 @@ def test_large_images_are_made_smaller() -> None:
     data = prepare(small_recipe("data.image_size=40", "data.images=100").data, seed=0)
     training, _, _ = _read_samples(data, seed=0)
     assert training.shape == (100, 32 * 32)
+
+
+def test_what_was_measured_is_kept_only_for_the_same_images_and_labels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DUALSTUDENT_CACHE", str(tmp_path / "cache"))
+    digits = write_digits(tmp_path / "digits", labeled=4, unlabeled=40, test=20)
+    request = ComparisonRequest(
+        ("supervised",), data=digits, labels=(20,), seeds=1, out=tmp_path / "out"
+    )
+    comparison = plan_comparison(request)
+    first = measure_baselines(comparison)
+    with monkeypatch.context() as patch:
+        patch.delattr("dualstudent.experiments.baselines.predict")
+        assert measure_baselines(comparison) == first  # nothing is measured again
+
+    image = next((digits / "test" / "7").iterdir())
+    image.rename(digits / "test" / "8" / image.name)  # a corrected label
+    with pytest.raises(UserError, match=r"logistic-regression-20-draw0\.json: .* folder \(--out\)"):
+        measure_baselines(comparison)
+
+
+def test_published_data_may_be_gone_when_all_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = ComparisonRequest(
+        ("supervised",), "digits", labels=(20,), seeds=1, changes=SMALL, out=tmp_path / "out"
+    )
+    comparison = plan_comparison(request)
+    first = measure_baselines(comparison)
+    monkeypatch.delattr("dualstudent.experiments.baselines.prepare")
+    assert measure_baselines(comparison) == first
+    assert {key for cell in first.values() for record in cell for key in record} == {
+        *("method", "labels", "split_seed", "seed", "error", "seconds", "steps", "epochs", "run")
+    }

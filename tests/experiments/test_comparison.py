@@ -1,15 +1,19 @@
 """The plan of a comparison: recipes, seeds, lengths, and what is refused."""
 
 import dataclasses
+import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 import torch
 
-from dualstudent import PreparedData, UserError, load_recipe, prepare
+from dualstudent import PreparedData, UserError, load_recipe, prepare, train
 from dualstudent.data.images.cache import decode_images
 from dualstudent.data.images.check import check_images
+from dualstudent.errors import RunsFailed
 from dualstudent.experiments import lengths
+from dualstudent.experiments.compare import run_comparison
 from dualstudent.experiments.comparison import plan_comparison
 from dualstudent.experiments.request import ComparisonRequest
 from dualstudent.experiments.schema import Cell
@@ -20,7 +24,11 @@ from dualstudent.recipes.own_images import (
     validate_request,
 )
 from dualstudent.recipes.schema import Recipe
+from tests.support.csv_rows import rows_of
 from tests.support.digit_files import write_digits
+from tests.support.html_page import Page
+from tests.support.made_runs import line, made_run, network
+from tests.support.mirrored import write_lights
 from tests.support.recipes import SMALL, small_recipe
 
 REQUEST = ComparisonRequest(
@@ -191,9 +199,24 @@ def test_with_equal_time_lengths_are_set_once_by_the_ratio_of_times(
     assert len(measured) == 6  # not measured again
     more = plan_comparison(dataclasses.replace(request, methods=(*request.methods, "pi")))
     assert more.recipes[Cell("pi", "50 labels")].epochs == 1
+    # 8 epochs of supervised take 32 s; one of pi takes 35 s, 17 % more than the 30 s of the first.
+    (remark,) = more.remarks
+    assert remark.startswith("pi, 50 labels takes about 35.0 s in 1 epoch, not the 30.0 s that")
+    assert not comparison.remarks
+    more.save()
+    again = plan_comparison(dataclasses.replace(request, methods=(*request.methods, "pi")))
+    assert again.remarks == more.remarks
+    assert len(measured) == 12
     assert measured[6:] == ["dual-student", "pi"] * 3
     with pytest.raises(UserError, match="first method"):
         plan_comparison(dataclasses.replace(request, methods=("pi", "dual-student")))
+
+    file = Path("runs/compare/digits/comparison.json")  # as an earlier version wrote it
+    kept = json.loads(file.read_text())
+    del kept["seconds"]
+    file.write_text(json.dumps(kept))
+    earlier = plan_comparison(dataclasses.replace(request, methods=(*request.methods, "pi")))
+    assert (earlier.recipes, earlier.remarks) == (again.recipes, [])
 
 
 def test_own_images_get_a_chosen_recipe_and_hidden_labels(tmp_path: Path) -> None:
@@ -216,6 +239,53 @@ def test_own_images_get_a_chosen_recipe_and_hidden_labels(tmp_path: Path) -> Non
         plan_comparison(dataclasses.replace(ceiling, labels=()))
     with pytest.raises(UserError, match=r"data\.labels = 70 .*7 .* has 6"):
         plan_comparison(dataclasses.replace(request, labels=(70,)))
+
+
+@pytest.mark.parametrize(("labels", "flips"), [((20,), True), ((18, 20), False), ((), True)])
+def test_hidden_labels_do_not_decide_about_flips(
+    tmp_path: Path, labels: tuple[int, ...], flips: bool
+) -> None:
+    """It takes ten labels a class; all columns have the same views."""
+    lights = write_lights(tmp_path / "lights", 20)
+    write_lights(lights / "test", 4)
+    request = ComparisonRequest(("supervised",), data=lights, labels=labels)
+    recipes = plan_comparison(dataclasses.replace(request, changes=("schedule.epochs=1",))).recipes
+    assert [r.transforms.weak.flip for r in recipes.values()] == [flips] * len(recipes)
+
+
+def test_hidden_labels_do_not_choose_a_trunk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = []
+
+    def count(pixels: torch.Tensor, labels: torch.Tensor, *_: object) -> None:
+        tried.append(labels.bincount().tolist())
+
+    monkeypatch.setattr("dualstudent.training.trunk_choice.try_trunk", count)
+    lights = write_lights(tmp_path / "lights", 20)
+    write_lights(lights / "test", 4)
+    changes = ("schedule.epochs=1", "data.image_size=32")  # a trunk needs so many pixels
+    request = ComparisonRequest(("supervised",), data=lights, changes=changes)
+    for labels, known in (((), 20), ((8, 6), 3), (("25%", 20), 5)):
+        plan_comparison(dataclasses.replace(request, labels=labels))
+        assert tried.pop() == [known, known]
+
+
+def test_changed_images_are_refused_before_anything_is_trained(tmp_path: Path) -> None:
+    digits = write_digits(tmp_path / "digits", labeled=4, unlabeled=40, test=20)
+    short = ("schedule.epochs=1",)
+    request = ComparisonRequest(
+        ("supervised",), data=digits, labels=(20,), seeds=1, changes=short, out=tmp_path / "out"
+    )
+    comparison = plan_comparison(request)
+    comparison.save()
+    ((name, recipe),) = comparison.runs().items()
+    train(recipe, request.runs_folder / name)
+    assert plan_comparison(request).recipes == comparison.recipes
+    image = next((digits / "test" / "7").iterdir())
+    image.rename(digits / "test" / "8" / image.name)  # a corrected label
+    with pytest.raises(UserError, match=rf"{name}: the images or labels .* \(--out\)"):
+        plan_comparison(request)
 
 
 def test_each_method_gets_what_is_chosen_for_it_from_own_images(tmp_path: Path) -> None:
@@ -264,3 +334,27 @@ def test_own_images_without_any_to_evaluate_on_cannot_be_compared(tmp_path: Path
     request = dataclasses.replace(REQUEST, recipe=None, data=digits, labels=(), changes=())
     with pytest.raises(UserError, match="digits has no test part"):
         plan_comparison(request)
+
+
+def test_a_method_that_fails_with_few_labels_only_is_shown_with_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    comparison = plan_comparison(dataclasses.replace(REQUEST, seeds=1))
+    failing = "dual-student-50-draw0-state0"
+
+    def train(recipes: Mapping[str, Recipe], folder: Path, *_: object, **__: object) -> None:
+        for name in recipes.keys() - {failing}:
+            method, labels = name.removesuffix("-draw0-state0").rsplit("-", 1)
+            changes = (*SMALL, f"method.name={method}", f"data.labels={labels}")
+            made_run(folder / name, [line(1, {"student": network(9.0)})], *changes)
+        raise RunsFailed(f"{failing}: diverged")
+
+    monkeypatch.setattr("dualstudent.experiments.compare.run_grid", train)
+    with pytest.raises(UserError, match="the methods without a failure are in runs/compare/digits"):
+        run_comparison(comparison)
+    out = Path("runs/compare/digits")
+    shown = {(row["method"], row["labels"]) for row in rows_of(out / "runs.csv")}
+    assert shown == {("supervised", "50"), ("dual-student", "100"), ("supervised", "100")}
+    page = Page((out / "index.html").read_text("utf-8"))
+    (note,) = (text for text in page.texts["p"] if text.startswith("Not shown, as runs failed"))
+    assert note == "Not shown, as runs failed: dual-student, 50 labels."

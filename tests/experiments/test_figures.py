@@ -201,6 +201,18 @@ def test_bars_show_paper_and_measured_values_of_each_column(tmp_path: Path) -> N
     assert "for top-1, top-5. The numbers are in the table." in str(figure.get_label())
 
 
+def test_bars_without_values_beside_them_have_none_in_the_legend(tmp_path: Path) -> None:
+    made = two_seeds(tmp_path)
+    legends = {}
+    for values in (["15.74"], ["–"]):
+        table = experiment("bars", [{"name": "DS", "paper": values}])
+        figure = draw_figures(table, {Cell("DS", COLUMN): made})["bars"]
+        (legend,) = figure.legends
+        legends[values[0]] = [text.get_text().split(",")[0] for text in legend.get_texts()]
+        assert ("paper" in str(figure.get_label())) == (values != ["–"])
+    assert legends == {"15.74": ["paper", "measured"], "–": ["measured"]}
+
+
 def test_bars_compare_what_a_table_has_more_of(tmp_path: Path) -> None:
     columns = [{"name": name} for name in ("ξ = 0.0", "ξ = 0.4", "ξ = 0.8")]
     table = experiment(

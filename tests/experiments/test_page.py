@@ -6,7 +6,9 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from dualstudent.experiments.page import make_heading, write_page
+from dualstudent.experiments.reading import load_experiment
 from dualstudent.experiments.table import ComparisonTable
+from tests.support.experiments import write_small, write_without_values
 from tests.support.html_page import Page
 from tests.support.made_runs import experiment
 
@@ -24,7 +26,8 @@ def drawing(text: str) -> Figure:
 
 
 def written(folder: Path) -> str:
-    shown = experiment("bars", [{"name": HOSTILE}], title=HOSTILE, place="Table 1")
+    rows = [{"name": HOSTILE, "paper": ["15.74 ± 0.45"]}]
+    shown = experiment("bars", rows, title=HOSTILE, place="Table 1")
     table = ComparisonTable(
         ["", "", "paper", "measured"],
         [[HOSTILE, "1k labels", "15.74 ± 0.45", "16.00"], ["MT", "1k labels", "–", "not run"]],
@@ -57,6 +60,13 @@ def test_the_table_is_a_table(tmp_path: Path) -> None:
     assert page.texts["th"] == ["paper", "measured", HOSTILE, "1k labels", "MT", "1k labels"]
     assert page.texts["td"] == ["", "", "15.74 ± 0.45", "16.00", "–", "not run"]
     assert page.texts["caption"] == ["Paper and measured values"]
+
+
+def test_what_stands_beside_the_measured_values_is_named(tmp_path: Path) -> None:
+    assert make_heading(load_experiment("table1")).caption == "Paper and measured values"
+    own, without = load_experiment(write_small(tmp_path)), write_without_values(tmp_path)
+    assert make_heading(own).caption == "Stated and measured values"
+    assert make_heading(load_experiment(without)).caption == "Measured values"
 
 
 def test_every_picture_has_a_text_alternative_and_ids_of_its_own(tmp_path: Path) -> None:

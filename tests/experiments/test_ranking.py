@@ -40,7 +40,7 @@ def test_rows_that_differ_less_than_their_difference_does_tie(
 ) -> None:
     planned = small_plan(tmp_path)
     errors = {("supervised", "few"): supervised, ("both", "few"): both}
-    expected = f"By test error in %, few: {order} (in the paper, by means: both > supervised). "
+    expected = f"By test error in %, few: {order} (as stated, by means: both > supervised). "
     (said,) = orders(planned, tmp_path / "runs", errors)
     assert said.startswith(expected)
     table = build_table(planned, find_finished_runs(planned, tmp_path / "runs"), "")

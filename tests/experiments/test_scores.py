@@ -127,3 +127,14 @@ def test_curves_go_by_steps_and_by_the_mean_time(runs: dict[Cell, list[Run]]) ->
     _, many = figures["time"].axes
     assert drawn_lines(many)["a"] == ([0.5, 1.0], [84.5, 94.5])  # made runs took a second
     assert "seconds" in figures["time"].get_supxlabel()
+
+
+def test_a_method_may_be_missing_in_one_column(runs: dict[Cell, list[Run]]) -> None:
+    figures = draw_comparison({c: of for c, of in runs.items() if c != Cell("a", "few")}, "test")
+    for figure in figures.values():
+        few, many = (drawn_lines(axes).keys() for axes in figure.axes)
+        assert (few & {"a", "b", "c"}, many & {"a", "b", "c"}) == ({"b", "c"}, {"a", "b", "c"})
+        (legend,) = figure.legends
+        assert sorted(text.get_text() for text in legend.get_texts()) == ["a", "b", "c"]
+        colors = [{d.get_label(): d.get_color() for d in axes.lines} for axes in figure.axes]
+        assert colors[0]["b"] == colors[1]["b"]

@@ -12,7 +12,7 @@ from dualstudent.experiments.results import find_finished_runs, read_chosen_on_t
 from dualstudent.experiments.schema import Cell
 from dualstudent.experiments.table import build_table, write_csv
 from dualstudent.training.recorder import summarize_metrics
-from tests.support.experiments import SMALL, runs_of, small_plan
+from tests.support.experiments import SMALL, runs_of, small_plan, write_without_values
 from tests.support.made_runs import line, made_run, network
 
 
@@ -43,6 +43,22 @@ def test_paper_and_measured_stand_side_by_side(tmp_path: Path) -> None:
     lines = table.to_markdown().splitlines()
     assert lines[4] == "| both | few | 10.00 ± 0.25 † | 13.00 ± 2.83 | 2 | 11.00 ± 4.24 |"
     assert {line.count("|") for line in lines[:5]} == {7}
+
+
+def test_values_of_an_own_file_are_not_called_those_of_the_paper(tmp_path: Path) -> None:
+    table = build_table(small_plan(tmp_path), {}, "")
+    assert table.columns[2:4] == ["stated: test error in %", "measured: test error in %"]
+    of_paper = build_table(plan(load_experiment("table1"), "full"), {}, "")
+    assert of_paper.columns[2] == "paper: test error in %"
+
+
+def test_a_column_without_any_value_is_left_out(tmp_path: Path) -> None:
+    planned, folder = plan(load_experiment(write_without_values(tmp_path)), "full"), tmp_path / "of"
+    runs_of(planned, Cell("supervised", "few"), folder, [[{"student": 9.0}]])
+    table = build_table(planned, find_finished_runs(planned, folder), "")
+    assert table.columns[2] == "measured: test error in %"
+    assert table.rows[0] == ["supervised", "few", "9.00", "1", "9.00"]
+    assert {len(row) for row in table.rows} == {len(table.columns)} == {5}
 
 
 def test_accuracy_is_best_where_it_is_highest(tmp_path: Path) -> None:

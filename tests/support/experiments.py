@@ -90,3 +90,11 @@ def write_small(folder: Path) -> Path:
     path = folder / "small.toml"
     path.write_text(SMALL)
     return path
+
+
+def write_without_values(folder: Path) -> Path:
+    """The same experiment; no row states a value."""
+    path = folder / "without.toml"
+    lines = SMALL.splitlines(keepends=True)
+    path.write_text("".join(each for each in lines if not each.startswith("paper")))
+    return path

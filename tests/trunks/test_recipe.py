@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from dualstudent import Run, Trainer, UserError, load_recipe, train
 from dualstudent.data.images.decoding import decode, resize
 from dualstudent.export import FORMATS, export_run
+from dualstudent.grid import run_grid
 from dualstudent.networks import EfficientNetLite0
 from dualstudent.training.checkpoint import read_tensors
 from dualstudent.training.gain import read_gain
@@ -88,6 +89,17 @@ def test_another_method_seed_and_head_use_the_same_features(run: Run, place: Pat
     assert isinstance(trainer.data.train, KeptFeatures)
     assert not trainer.data.train.has_strong_views  # it would not use them
     trainer.close()
+
+
+@pytest.mark.usefixtures("nothing_computed")
+def test_a_finished_run_is_kept_by_a_grid_as_long_as_its_images_are(run: Run, place: Path) -> None:
+    grid = {run.folder.name: load_recipe(run.recipe)}
+    assert run_grid(grid, run.folder.parent) == {run.folder.name: run}
+    image = next((place / "digits" / "test" / "7").iterdir())
+    elsewhere = image.rename(place / "digits" / "test" / "8" / image.name)
+    with pytest.raises(UserError, match="digits-0: the images or labels found now are not those"):
+        run_grid(grid, run.folder.parent)
+    elsewhere.rename(image)
 
 
 def test_features_are_those_of_the_trunk_with_its_weights(run: Run) -> None:

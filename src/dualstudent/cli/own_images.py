@@ -196,7 +196,7 @@ def _choose(
         trying = progress.make_callback("trying a trunk")
         trunk = choose_trunk(asked, listing, changes, measured, trying)
     images = _decode(listing, *choose_form(trunk.asked, *measured))
-    found = _check(images)
+    found = _check(images, asked.data.labels)
     while True:
         try:
             return _complete(trunk, listing, images, found, baseline, budget)
@@ -205,7 +205,7 @@ def _choose(
                 raise
             trunk = trunk.otherwise
             images = _decode(listing, *choose_form(trunk.asked, *measured))
-            found = check_images(images)
+            found = check_images(images, asked.data.labels)
 
 
 def _complete(
@@ -243,9 +243,9 @@ def _decode(listing: Listing, size: int, channels: Channels) -> DecodedImages:
         return decode_images(listing, size, channels, progress=progress.make_callback("reading"))
 
 
-def _check(images: DecodedImages) -> DataCheck:
+def _check(images: DecodedImages, labels: int | str = "all") -> DataCheck:
     """Check the images and print the findings; errors end the program with exit code 2."""
-    found = check_images(images)
+    found = check_images(images, labels)
     console.print(build_count_table(found))
     print_line(console, summarize_check(found))
     for finding in found.findings:

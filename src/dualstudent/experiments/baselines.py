@@ -4,6 +4,7 @@ import json
 import time
 import warnings
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -43,6 +44,7 @@ EXPLANATION = (
 _MOST_PIXELS = 32  # bounds memory
 _COMPONENTS, _NEIGHBORS = 50, 10
 _PIECE = 1024  # images that are read at a time
+_DATA = "data"  # key of the fingerprint of the images and labels
 
 
 def measure_baselines(comparison: Comparison) -> dict[Cell, list[Record]]:
@@ -50,6 +52,7 @@ def measure_baselines(comparison: Comparison) -> dict[Cell, list[Record]]:
 
     Raises:
         Interrupted: after Ctrl-C, SIGTERM or SIGHUP; what is measured has been saved.
+        UserError: if own images have changed since.
     """
     folder = comparison.request.folder / "baselines"
     folder.mkdir(parents=True, exist_ok=True)
@@ -104,37 +107,67 @@ def _build(name: str, count: int, inverse_penalty: float) -> Any:
 
 
 def _measure_draw(recipe: Recipe, folder: Path) -> Iterator[Record]:
-    """The record of each baseline on one draw; data are prepared only if one is missing."""
-    files = {
-        name: folder / f"{name.replace(' ', '-')}-{name_labels(recipe)}-draw{recipe.seed}.json"
-        for name in BASELINES
-    }
-    if not all(file.is_file() for file in files.values()):
-        images = prepare(recipe.data, recipe.seed, recipe.transforms, recipe.normalization)
-        data = use_trunk(recipe, images)
-        training, labels, test = _read_samples(data, recipe.seed)
-        penalty = 1.0 if recipe.trunk is None else find_inverse_penalty(training)
-    for name, file in files.items():
+    """The record of each baseline on one draw of labels."""
+    draw = _Draw(recipe)
+    for name in BASELINES:
+        file = folder / f"{name.replace(' ', '-')}-{name_labels(recipe)}-draw{recipe.seed}.json"
         if not file.is_file():
-            start = time.perf_counter()
-            wrong = predict(name, training, labels, test, penalty) != data.test_labels.numpy()
-            record = _make_record(name, recipe, wrong, time.perf_counter() - start)
             with atomic_write(file) as partial:
-                partial.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
-        yield json.loads(file.read_text("utf-8")) | {"run": str(file)}
+                partial.write_text(json.dumps(draw.measure(name), indent=1) + "\n", "utf-8")
+        kept = json.loads(file.read_text("utf-8"))
+        if kept.pop(_DATA, None) != draw.fingerprint:
+            raise UserError(
+                f"{file}: was measured on other images or labels than those found now, or by an "
+                "earlier version, which did not note them; bring them back, or choose another "
+                "folder (--out)"
+            )
+        yield kept | {"run": str(file)}
 
 
-def _make_record(name: str, recipe: Recipe, wrong: NDArray[np.bool_], seconds: float) -> Record:
-    return {
-        "method": name,
-        "labels": recipe.data.labels,
-        "split_seed": recipe.data.split_seed,
-        "seed": recipe.seed,
-        "error": 100 * float(wrong.mean()),
-        "seconds": seconds,
-        "steps": 0,
-        "epochs": 0,
-    }
+class _Draw:
+    """One draw of labels; its data are prepared only if something of them is missing."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self._recipe = recipe
+
+    @cached_property
+    def fingerprint(self) -> str | None:
+        """Of own images; None for published ones, which do not change."""
+        return None if self._recipe.data.path is None else self._images.fingerprint()
+
+    @cached_property
+    def _images(self) -> PreparedData:
+        recipe = self._recipe
+        return prepare(recipe.data, recipe.seed, recipe.transforms, recipe.normalization)
+
+    @cached_property
+    def _data(self) -> PreparedData:
+        return use_trunk(self._recipe, self._images)
+
+    @cached_property
+    def _samples(self) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.float32]]:
+        return _read_samples(self._data, self._recipe.seed)
+
+    @cached_property
+    def _penalty(self) -> float:
+        return 1.0 if self._recipe.trunk is None else find_inverse_penalty(self._samples[0])
+
+    def measure(self, name: str) -> Record:
+        """Measure a baseline."""
+        recipe, samples, penalty = self._recipe, self._samples, self._penalty
+        start = time.perf_counter()
+        wrong = predict(name, *samples, penalty) != self._data.test_labels.numpy()
+        return {
+            "method": name,
+            "labels": recipe.data.labels,
+            "split_seed": recipe.data.split_seed,
+            "seed": recipe.seed,
+            "error": 100 * float(wrong.mean()),
+            "seconds": time.perf_counter() - start,
+            "steps": 0,
+            "epochs": 0,
+            _DATA: self.fingerprint,
+        }
 
 
 def _read_samples(

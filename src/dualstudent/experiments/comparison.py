@@ -10,11 +10,13 @@ from typing import cast
 from dualstudent.atomic import atomic_write
 from dualstudent.data.images.cache import DecodedImages, decode_images, measure_images
 from dualstudent.data.images.check import DataCheck, check_images
+from dualstudent.data.images.listing import Listing
 from dualstudent.data.prepare import DataSettings, prepare
 from dualstudent.data.prepared import PreparedData
+from dualstudent.data.splits import count_labeled
 from dualstudent.data.transforms.policy import Transforms
 from dualstudent.errors import UserError
-from dualstudent.experiments.lengths import measure_lengths
+from dualstudent.experiments.lengths import Length, list_unequal, measure_lengths
 from dualstudent.experiments.request import (
     MOST_SEEDS,
     ComparisonRequest,
@@ -24,6 +26,7 @@ from dualstudent.experiments.request import (
 from dualstudent.experiments.rows import CEILING, Row, make_ceiling, parse_row
 from dualstudent.experiments.schema import Cell
 from dualstudent.generators import preserve_rng
+from dualstudent.grid import check_runs
 from dualstudent.parallel import Progress
 from dualstudent.recipes.length import set_length
 from dualstudent.recipes.own_images import (
@@ -51,14 +54,14 @@ class Comparison:
         request: of the user.
         rows: name → row; the baselines are none of them.
         recipes: cell → recipe; the row is a method, the column a number of labels.
-        lengths: cell → epochs, if the methods are given equal time.
+        lengths: cell → length, if the methods are given equal time.
         remarks: sentences on what the user should know before.
     """
 
     request: ComparisonRequest
     rows: dict[str, Row]
     recipes: dict[Cell, Recipe]
-    lengths: dict[str, int]
+    lengths: dict[str, Length]
     remarks: list[str]
 
     def runs_of(self, cell: Cell) -> dict[str, Recipe]:
@@ -86,7 +89,10 @@ class Comparison:
     def save(self) -> None:
         """Write what identifies the comparison into its folder."""
         self.request.folder.mkdir(parents=True, exist_ok=True)
-        content = self.request.identity | {"epochs": self.lengths}
+        content = self.request.identity | {
+            "epochs": {cell: length.epochs for cell, length in self.lengths.items()},
+            "seconds": {cell: length.seconds for cell, length in self.lengths.items()},
+        }
         with atomic_write(_find_file(self.request)) as partial:
             partial.write_text(json.dumps(content, indent=1) + "\n", "utf-8")
 
@@ -115,13 +121,15 @@ def plan_comparison(request: ComparisonRequest, progress: Progress | None = None
     if request.equal == "time":
         timed = {cell: each for cell, each in recipes.items() if cell.row != CEILING}
         lengths = measure_lengths(timed, data, lengths, progress)
-        recipes |= {cell: set_length(each, lengths[str(cell)]) for cell, each in timed.items()}
+        recipes |= {
+            cell: set_length(each, lengths[str(cell)].epochs) for cell, each in timed.items()
+        }
         _check_methods(recipes, data)
     remarks = _list_remarks(request, rows, recipes)
+    remarks += list_unequal({str(c): lengths[str(c)] for c in recipes if str(c) in lengths})
     comparison = Comparison(request, {row.name: row for row in rows}, recipes, lengths, remarks)
-    for name, recipe in comparison.runs().items():
-        if Run(request.runs_folder / name).about.is_file():
-            Run.open(request.runs_folder / name, recipe.imports).check_recipe(recipe)
+    runs, folder = comparison.runs(), request.runs_folder
+    check_runs({n: each for n, each in runs.items() if Run(folder / n).about.is_file()}, folder)
     return comparison
 
 
@@ -170,7 +178,7 @@ def _find_builder(
     shared = [change for change in request.changes if not _is_of_method(change)]
     if request.recipe is not None:
         return _start_from_recipe(request.recipe, shared, request.imports)
-    return _start_from_images(cast(Path, request.data), shared, progress)
+    return _start_from_images(cast(Path, request.data), request.labels, shared, progress)
 
 
 def _start_from_recipe(
@@ -186,11 +194,19 @@ def _start_from_recipe(
 
 
 def _start_from_images(
-    path: Path, shared: list[str], progress: Progress | None
+    path: Path, labels: Sequence[int | str], shared: list[str], progress: Progress | None
 ) -> tuple[_Build, int | str]:
-    """How a recipe is chosen for own images, each to suit its method, and the number of labels."""
-    where = locate_images(path)
-    changes, images, found = _examine_images(validate_request(where, shared), shared, progress)
+    """How a recipe is chosen for own images, each to suit its method, and the number of labels.
+
+    What all share is decided by the fewest labels: a method must not gain from those hidden to it.
+    """
+    where, default = locate_images(path), "all"
+    listing = validate_request(where, shared).data.list_images()
+    known = [[*shared, f"data.labels={each}"] for each in labels or (default,)]
+    asked = [(validate_request(where, each), each) for each in known]
+    given = len(listing.labeled), len(listing.classes)
+    fewest = min(asked, key=lambda each: count_labeled(each[0].data.labels, *given))
+    changes, images, found = _examine_images(listing, *fewest, progress)
 
     def build(labels: int | str, own: list[str]) -> Recipe:
         wanted = [*changes, f"data.labels={labels}", *own]
@@ -198,19 +214,18 @@ def _start_from_images(
         shares = find_shares(asked, images, wanted)
         return complete_recipe(asked, found, wanted, cross_validated=False, shares=shares)[0]
 
-    return build, "all"
+    return build, default
 
 
 def _examine_images(
-    asked: Recipe, shared: list[str], progress: Progress | None
+    listing: Listing, asked: Recipe, shared: list[str], progress: Progress | None
 ) -> tuple[Sequence[str], DecodedImages, DataCheck]:
     """Settings that suit the images, with a trunk if it helps, the images, and their check."""
-    listing = asked.data.list_images()
     measured = measure_images(listing, progress=progress)
     trunk = choose_trunk(asked, listing, shared, measured, progress)
     size, channels = choose_form(trunk.asked, *measured)
     images = decode_images(listing, size, channels, progress=progress)
-    found = check_images(images)
+    found = check_images(images, asked.data.labels)
     if found.has_errors:
         raise UserError(f"{found.name} has errors; 'dualstudent check' says which")
     return trunk.changes, images, found
@@ -298,7 +313,7 @@ def _find_file(request: ComparisonRequest) -> Path:
     return request.folder / "comparison.json"
 
 
-def _read_lengths(request: ComparisonRequest) -> dict[str, int]:
+def _read_lengths(request: ComparisonRequest) -> dict[str, Length]:
     """The lengths that were measured before; empty for a new comparison.
 
     Raises:
@@ -311,8 +326,12 @@ def _read_lengths(request: ComparisonRequest) -> dict[str, int]:
         return {}
     try:
         found = json.loads(file.read_text("utf-8"))
-        lengths: dict[str, int] = found["epochs"]
-    except (ValueError, KeyError, TypeError) as error:
+        seconds = found.get("seconds", {})  # an earlier version kept none
+        lengths = {
+            cell: Length(epochs, tuple(seconds[cell]) if seconds.get(cell) else None)
+            for cell, epochs in found["epochs"].items()
+        }
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{file}: cannot be read ({error!r}); choose another folder") from error
     other = [key for key, value in request.identity.items() if found.get(key) != value]
     if other:

@@ -47,11 +47,12 @@ def make_heading(experiment: Experiment) -> Heading:
         " of “Dual Student: Breaking the Limits of the Teacher in Semi-supervised Learning” "
         "(ICCV 2019)"
     )
+    reference = f"{experiment.reference} and " if experiment.reference else ""
     return Heading(
         f"{experiment.place}: {experiment.title}",
         experiment.title,
         experiment.place + ("" if experiment.own else paper),
-        "Paper and measured values",
+        f"{reference}measured values".capitalize(),
     )
 
 

@@ -82,11 +82,12 @@ def _describe_order(
         last = cell
     paper = {cell.row: value.mean for cell in rows if (value := plan.experiment.paper(cell))}
     by_mean = " > ".join(sorted(paper, key=lambda row: sign * paper[row]))
-    in_the_paper = f" (in the paper, by means: {by_mean})" if len(paper) > 1 else ""
+    source = "as stated" if plan.experiment.own else "in the paper"
+    beside = f" ({source}, by means: {by_mean})" if len(paper) > 1 else ""
     place = f"{column} ({panel})" if panel else column
     chance = 100 * simulate_false_order(len(rows), plan.seeds)
     return (
-        f"By {MEASURES[measure]}, {place}: {order}{in_the_paper}. "
+        f"By {MEASURES[measure]}, {place}: {order}{beside}. "
         f"Were all {len(rows)} equal, chance would still show a > in {chance:.0f} % of cases."
     )
 

@@ -134,6 +134,16 @@ class Experiment(Settings):
         """Whether it is a file of the user, not of the package."""
         return self._own
 
+    @property
+    def reference(self) -> str:
+        """What the values beside the measured ones are called; empty if there are none.
+
+        Those of the package are the paper's. What the user's own are, only the user knows.
+        """
+        if all(value == _NONE for row in self.rows for value in row.paper or ()):
+            return ""
+        return "stated" if self.own else "paper"
+
     @model_validator(mode="after")
     def _check(self) -> "Experiment":
         rows, columns = [r.name for r in self.rows], [c.name for c in self.columns]

@@ -1,4 +1,4 @@
-"""The table of an experiment: paper and measured values side by side."""
+"""The table of an experiment: measured values, and those of the paper or the user beside them."""
 
 import csv
 from dataclasses import dataclass
@@ -53,8 +53,9 @@ def build_table(plan: Plan, runs: FinishedRuns, command: str) -> ComparisonTable
         runs: the finished runs of each cell; a cell without runs is shown as "not run".
         command: that made it, for the notes.
     """
-    what = MEASURES[plan.experiment.measure]
-    columns = ["", "", f"paper: {what}", f"measured: {what}", "seeds", _CHOSEN]
+    what, reference = MEASURES[plan.experiment.measure], plan.experiment.reference
+    beside = [f"{reference}: {what}"] if reference else []
+    columns = ["", "", *beside, f"measured: {what}", "seeds", _CHOSEN]
     rows = [_make_row(plan, cell, runs.get(cell, [])) for cell in plan.recipes]
     return ComparisonTable(columns, rows, _write_notes(plan, runs, command), rank_rows(plan, runs))
 
@@ -93,11 +94,12 @@ def describe_effort(runs: FinishedRuns) -> str:
 
 def _make_row(plan: Plan, cell: Cell, runs: list[Run]) -> list[str]:
     measure, paper = plan.experiment.measure_of(cell), plan.experiment.paper(cell)
+    beside = [str(paper or "–")] if plan.experiment.reference else []
     measured = chosen = _NOT_RUN
     if runs:
         measured = format_spread([read_headline(run, measure) for run in runs])
         chosen = format_spread([read_chosen_on_test(run, measure) for run in runs])
-    return [cell.row, cell.column, str(paper or "–"), measured, str(len(runs)), chosen]
+    return [cell.row, cell.column, *beside, measured, str(len(runs)), chosen]
 
 
 def _write_notes(plan: Plan, runs: FinishedRuns, command: str) -> list[str]:

@@ -284,7 +284,7 @@ class Run:
             raise UserError(
                 f"{self.folder}: the images or labels found now are not those the run began with "
                 "(another version may also resize images differently); bring them back, or train "
-                "again into another folder"
+                "again into another folder (--out)"
             )
 
     def check_recipe(self, recipe: Recipe) -> None:

@@ -1,6 +1,5 @@
 """Does a pretrained trunk help with these images? Measured on the labeled ones, in seconds."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -155,7 +154,9 @@ def _try_on_labeled(
     asked: Recipe, listing: Listing, measured: tuple[int, bool], progress: Progress | None
 ) -> TrunkTrial | None:
     assert asked.trunk is not None
-    labeled = _pick_evenly(listing, asked)
+    given = listing.labeled_source
+    known = count_labeled(asked.data.labels, len(given), len(listing.classes))
+    labeled = listing.pick_evenly(given, min(known, _MOST))  # no more than a run may know
     size, channels = choose_form(asked, *measured)
     chosen = replace(listing, targets=()).select(labeled)  # a single domain
     images = decode_images(chosen, size, channels, progress=progress)
@@ -165,16 +166,6 @@ def _try_on_labeled(
         return None
     pixels, labels = images.pixels[images.rows], torch.tensor(images.listing.labels)
     return try_trunk(torch.from_numpy(pixels), labels, asked.trunk, asked.seed, progress)
-
-
-def _pick_evenly(listing: Listing, asked: Recipe) -> list[int]:
-    """Pick as many labeled images of the source as a run may know, at most 500, of all classes."""
-    seen, turns = Counter[int](), list[tuple[int, int]]()
-    for index in listing.labeled_source:
-        turns.append((seen[listing.labels[index]], index))
-        seen[listing.labels[index]] += 1
-    known = count_labeled(asked.data.labels, len(turns), len(listing.classes))
-    return sorted(index for _, index in sorted(turns)[: min(known, _MOST)])
 
 
 def try_trunk(

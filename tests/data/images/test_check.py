@@ -12,6 +12,7 @@ from PIL import Image
 from dualstudent.data.images.cache import decode_images
 from dualstudent.data.images.check import DataCheck, Finding, check_images
 from dualstudent.data.images.folders import list_domains, list_folder
+from tests.support.mirrored import write_lights
 from tests.support.pictures import save_picture
 
 
@@ -54,16 +55,18 @@ def resave(source: Path, to: Path) -> Path:
 def test_views_may_be_mirrored_if_enough_labels_show_that_it_keeps_the_classes(
     tmp_path: Path, mirrored: bool, labels: int, harmless: bool
 ) -> None:
-    """Images of one class are bright on the left; every other image is mirrored, or none."""
-    for number in range(labels):
-        for name, columns in (("left", slice(8)), ("all", slice(16))):
-            pixels = np.random.default_rng(number).integers(0, 50, (16, 16), dtype=np.uint8)
-            pixels[:, columns] += np.linspace(200, 100, 16, dtype=np.uint8)[columns]
-            if mirrored and number % 2:
-                pixels = pixels[:, ::-1]
-            (tmp_path / "data" / name).mkdir(parents=True, exist_ok=True)
-            Image.fromarray(pixels).save(tmp_path / "data" / name / f"{number}.png")
+    write_lights(tmp_path / "data", labels, mirrored)
     assert checked(tmp_path / "data").may_be_mirrored == harmless
+
+
+@pytest.mark.parametrize(
+    ("labels", "harmless"), [("all", True), (20, True), ("50%", True), (18, False), ("45%", False)]
+)
+def test_mirroring_is_not_judged_by_labels_that_a_run_may_not_see(
+    tmp_path: Path, labels: int | str, harmless: bool
+) -> None:
+    images = decode_images(list_folder(write_lights(tmp_path / "data", 20)), 16)
+    assert check_images(images, labels).may_be_mirrored == harmless
 
 
 def test_counts_and_measures_of_data_without_fault(data: Path) -> None:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dualstudent.data.images.cache import DecodedImages
 from dualstudent.data.images.duplicates import find_exact_duplicates, find_near_duplicates
 from dualstudent.data.images.listing import Listing, is_text
+from dualstudent.data.splits import count_labeled
 from dualstudent.data.transforms.symmetry import may_be_mirrored
 
 # With three labels, one for validation leaves only two to learn from.
@@ -104,8 +105,14 @@ class DataCheck:
         return self.images * (1 if self.is_gray else 3) * size * size
 
 
-def check_images(images: DecodedImages) -> DataCheck:
-    """Count, compare and measure all images; duplicates are searched across all parts."""
+def check_images(images: DecodedImages, labels: int | str = "all") -> DataCheck:
+    """Count, compare and measure all images; duplicates are searched across all parts.
+
+    Args:
+        images: in the form in which they are learned.
+        labels: number or share of labels that a run may see, or "all". Whether mirror images look
+            like their class is judged by no more.
+    """
     listing = images.listing
     findings = [
         *_check_files(images),
@@ -128,7 +135,7 @@ def check_images(images: DecodedImages) -> DataCheck:
         typical=int(np.median(images.sizes.min(axis=1))),
         is_gray=images.is_gray,
         size=images.pixels.shape[-1],
-        may_be_mirrored=_judge_mirroring(images),
+        may_be_mirrored=_judge_mirroring(images, labels),
         adapts=listing.adapts,
         labeled_target=_count(listing, sorted({*listing.labeled} - {*listing.labeled_source})),
         findings=tuple(sorted(findings, key=lambda finding: finding.severity)),
@@ -145,10 +152,12 @@ def _count_copies(images: DecodedImages) -> dict[str, int]:
     }
 
 
-def _judge_mirroring(images: DecodedImages) -> bool:
-    labeled = np.array(images.listing.labeled)
-    labels = torch.tensor([images.listing.labels[i] for i in labeled])
-    return may_be_mirrored(torch.from_numpy(images.pixels[images.rows[labeled]]), labels)
+def _judge_mirroring(images: DecodedImages, labels: int | str) -> bool:
+    listing, given = images.listing, images.listing.labeled
+    count = count_labeled(labels, len(given), len(listing.classes))
+    chosen = np.array(listing.pick_evenly(given, count))
+    known = torch.tensor([listing.labels[i] for i in chosen])
+    return may_be_mirrored(torch.from_numpy(images.pixels[images.rows[chosen]]), known)
 
 
 def _count(listing: Listing, indices: Iterable[int]) -> dict[str, int]:

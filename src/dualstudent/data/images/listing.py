@@ -1,6 +1,7 @@
 """Listings: image files with their labels and parts."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -98,6 +99,22 @@ class Listing:
     def test(self) -> list[int]:
         """Indices of the test images."""
         return self._find(lambda label, part: part == "test")
+
+    def pick_evenly(self, labeled: Sequence[int], count: int) -> list[int]:
+        """Pick some labeled images, as many of each class as there are.
+
+        Args:
+            labeled: indices of the labeled images to pick from.
+            count: how many to pick, at most all.
+
+        Returns:
+            Their indices, sorted.
+        """
+        seen, turns = Counter[int](), list[tuple[int, int]]()
+        for index in labeled:
+            turns.append((seen[self.labels[index]], index))
+            seen[self.labels[index]] += 1
+        return sorted(index for _, index in sorted(turns)[:count])
 
     def select(self, indices: Sequence[int]) -> "Listing":
         """Keep the files at ``indices``, in that order."""

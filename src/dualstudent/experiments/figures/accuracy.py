@@ -56,7 +56,7 @@ def _draw_curves(experiment: Experiment, runs: FinishedRuns, title: str) -> Figu
         value = curves[cell].last
         paper = _read_paper_accuracy(experiment, cell)
         if paper is not None:
-            value += f" (paper ◇ {paper:.2f})"
+            value += f" ({experiment.reference} ◇ {paper:.2f})"
             _mark_paper_value(axes, paper, color)
         draw_series(axes, curves[cell], escape_math(f"{cell.row}\n{value}"), color)
         values.append(f"{cell.row} {value}")

@@ -32,12 +32,14 @@ def draw(experiment: Experiment, runs: FinishedRuns) -> dict[str, Figure]:
         _draw_panel(axes, experiment, runs, title, lines)
     for axes in places[len(panels) :]:
         axes.set_axis_off()
-    hollow = Patch(facecolor="none", edgecolor=GRAY, linewidth=1.5, label="paper")
+    reference = experiment.reference
+    hollow = Patch(facecolor="none", edgecolor=GRAY, linewidth=1.5, label=reference)
     filled = Patch(facecolor=GRAY, label="measured, ± standard deviation, one dot a seed")
-    figure.legend(handles=[hollow, filled], loc="outside upper left", ncols=2, frameon=False)
+    handles = [hollow, filled] if reference else [filled]
+    figure.legend(handles=handles, loc="outside upper left", ncols=2, frameon=False)
     figure.set_label(
-        f"{experiment.title}: paper and measured values as bars, for {', '.join(panels)}. The "
-        "numbers are in the table."
+        f"{experiment.title}: {f'{reference} and ' if reference else ''}measured values as bars, "
+        f"for {', '.join(panels)}. The numbers are in the table."
     )
     return {"bars": figure}
 

@@ -66,12 +66,20 @@ def _draw_panels(runs: FinishedRuns, read: Callable[[Sequence[Run]], Series]) ->
     for axes, column in zip(places, columns, strict=False):
         style_axes(axes, escape_math(column))
         for number, row in enumerate(rows):
-            _draw_line(axes, read(runs[Cell(row, column)]), row, number)
+            if of_cell := runs.get(Cell(row, column)):  # some fail with few labels only
+                _draw_line(axes, read(of_cell), row, number)
         axes.set_xlim(left=0)
     for axes in places[len(columns) :]:
         axes.set_axis_off()
-    handles, labels = places[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper left", ncols=side_by_side, frameon=False)
+    named = [axes.get_legend_handles_labels() for axes in places]
+    legend = {name: line for each in named for line, name in zip(*each, strict=True)}
+    figure.legend(
+        legend.values(),
+        legend.keys(),
+        loc="outside upper left",
+        ncols=side_by_side,
+        frameon=False,
+    )
     return figure
 
 
