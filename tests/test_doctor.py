@@ -112,11 +112,12 @@ class SeesTheSource(DualStudentSHOT):
         return loss
 
 
+@pytest.mark.parametrize("batch_norm", ["together", "by-domain"])
 @pytest.mark.parametrize("kind", [SeesTheSource, DualStudentSHOT])
 def test_a_term_of_the_target_that_sees_the_source(
-    kind: type[Method], monkeypatch: pytest.MonkeyPatch
+    kind: type[Method], batch_norm: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    adapts = ("data.target=mnist-5k", "data.labels=all", "network.batch_norm=by-domain")
+    adapts = ("data.target=mnist-5k", "data.labels=all", f"network.batch_norm={batch_norm}")
     diagnosis = examine_as(kind, monkeypatch, *adapts)
     domains = {reach.term: reach.domains for reach in diagnosis.reach}
     assert domains["classification"] == {"source"}

@@ -28,6 +28,17 @@ class Views(NamedTuple):
     labeled: tuple[Policy, ...]
     unlabeled: tuple[Policy, ...]
 
+    def locate(self, number: int, rows: int, size: int) -> slice:
+        """Find the rows of a batch of ``size`` samples that the ``rows`` of view ``number`` are.
+
+        These are all of them, the first, which are unlabeled, or the last, which are labeled.
+
+        Example:
+            >>> Views(labeled=("weak", "weak"), unlabeled=("weak",)).locate(1, rows=16, size=64)
+            slice(48, 64, None)
+        """
+        return slice(rows) if number < len(self.unlabeled) else slice(size - rows, size)
+
 
 ONE_VIEW = Views(("weak",), ("weak",))
 TWO_VIEWS = Views(("weak", "weak"), ("weak", "weak"))

@@ -1,4 +1,5 @@
 from functools import partial
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -24,6 +25,20 @@ def test_table_has_a_row_per_term_and_shows_what_arrives_elsewhere() -> None:
     ]
 
 
+def test_table_names_the_domains_that_a_term_depends_on() -> None:
+    domains = {"classification": {"source"}, "pull": {"target", "source"}, "off": set[str]()}
+    reach = [
+        Reach("student", term, 1.0, {"student": {"trunk": 2.0}}, True, frozenset(found))
+        for term, found in domains.items()
+    ]
+    console = Console(width=120)
+    with console.capture() as capture:
+        console.print(build_reach_table(Diagnosis(reach=reach)))
+    heading, *rows = (line.split() for line in capture.get().splitlines())
+    assert heading[-2:] == ["domain", "elsewhere"]
+    assert [row[-2] for row in rows] == ["source", "both", "·"]
+
+
 @pytest.fixture
 def doctor(command: Command) -> Command:
     return partial(command, "doctor", *(part for change in SMALL for part in ("--set", change)))
@@ -42,6 +57,31 @@ def test_command_shows_every_term_of_a_healthy_method(doctor: Command) -> None:
     assert ["student", "logit_distance", "off", "·", "·", "·", "·"] in lines
     assert "off: logit_distance of student: " in shown
     assert lines[-1] == ["healthy", "in", "4", "steps;", "watched:", "student,", "teacher"]
+
+
+STAGED = """
+extends = "digits"
+
+[[stages]]
+name = "labels"
+method = { name = "supervised", students = 2 }
+
+[[stages]]
+name = "both"
+"""
+
+
+def test_command_checks_every_stage(tmp_path: Path, doctor: Command) -> None:
+    recipe = tmp_path / "staged.toml"
+    recipe.write_text(STAGED)
+    code, shown, _ = doctor(recipe, "--steps", "2")
+    assert code == 0
+    titles = [line for line in shown.splitlines() if line.startswith("stage ")]
+    assert [title.split(":")[0] for title in titles] == [
+        "stage labels, supervised",
+        "stage both, dual-student",
+    ]
+    assert shown.count("healthy in ") == 2
 
 
 def test_command_lists_findings_and_fails(monkeypatch: pytest.MonkeyPatch, doctor: Command) -> None:

@@ -24,16 +24,25 @@ def doctor(
 ) -> None:
     """Check in a few real steps that every loss term reaches its own student and nothing else.
 
-    Shows the gradient of each term, part by part. Exit code 1 if something is wrong.
+    Shows the gradient of each term, part by part, and on which of two domains it depends.
+    Each stage of a recipe is checked. Exit code 1 if something is wrong.
     """
     from dualstudent.doctor import examine
     from dualstudent.recipes.reading import load_recipe
 
     chosen = load_recipe(recipe, set_ or (), imports or ())
-    diagnosis = examine(chosen, steps)
-    console.print(
-        build_reach_table(diagnosis, f"{chosen.method.name}: norm of each term's gradient")
-    )
+    names = [f"stage {stage.name}, " for stage in chosen.stages] or [""]
+    healthy = True
+    for name, stage in zip(names, chosen.split_stages(), strict=True):
+        diagnosis = examine(stage, steps)
+        _show(diagnosis, f"{name}{stage.method.name}: norm of each term's gradient")
+        healthy &= diagnosis.healthy
+    if not healthy:
+        raise typer.Exit(1)
+
+
+def _show(diagnosis: "Diagnosis", title: str) -> None:
+    console.print(build_reach_table(diagnosis, title))
     if diagnosis.off:
         console.print(
             f"off: {', '.join(diagnosis.off)}: exactly 0 in all {diagnosis.steps} steps, "
@@ -41,16 +50,17 @@ def doctor(
         )
     for finding in diagnosis.findings:
         print_message("wrong", "red", finding)
-    if not diagnosis.healthy:
-        raise typer.Exit(1)
-    console.print(f"healthy in {diagnosis.steps} steps; watched: {', '.join(diagnosis.networks)}")
+    if diagnosis.healthy:
+        watched = ", ".join(diagnosis.networks)
+        console.print(f"healthy in {diagnosis.steps} steps; watched: {watched}")
 
 
 def build_reach_table(diagnosis: "Diagnosis", title: str = "") -> Table:
     """One row per term and student: its value and the norm of its gradient, part by part.
 
-    The columns of parts belong to the student of the term. The last column lists gradients in other
-    networks, which should be none.
+    The columns of parts belong to the student of the term. If the data have two domains, a column
+    says on whose samples the term depends. The last column lists gradients in other networks,
+    which should be none.
     """
     from dualstudent.doctor.parts import PARTS
 
@@ -59,6 +69,9 @@ def build_reach_table(diagnosis: "Diagnosis", title: str = "") -> Table:
     table.add_column("term", no_wrap=True)
     for column in ("value", *PARTS):
         table.add_column(column, justify="right")
+    two_domains = any(reach.domains for reach in diagnosis.reach)
+    if two_domains:
+        table.add_column("domain", no_wrap=True)
     table.add_column("elsewhere", style="red")
     for reach in diagnosis.reach:
         own = reach.norms.get(reach.student, {})
@@ -67,9 +80,14 @@ def build_reach_table(diagnosis: "Diagnosis", title: str = "") -> Table:
             reach.term,
             "off" if reach.is_off else f"{reach.value:.3g}",
             *(f"{own[part]:.2g}" if part in own else _NONE for part in PARTS),
+            *([_describe_domains(reach)] if two_domains else []),
             _describe_elsewhere(reach) or _NONE,
         )
     return table
+
+
+def _describe_domains(reach: "Reach") -> str:
+    return "both" if len(reach.domains) > 1 else next(iter(reach.domains), _NONE)
 
 
 def _describe_elsewhere(reach: "Reach") -> str:

@@ -13,8 +13,8 @@ class Reach:
         value: of the term, with its weight, fully ramped up.
         norms: network → part → Euclidean norm of the gradient, where it is not 0.
         connected: whether the term depends on its student at all, even with a gradient of 0.
-        domains: "source" and "target", as far as the term depends on samples of them; only known if
-            batch norm is by domain, as it makes all samples of a batch depend on each other.
+        domains: "source" and "target", as far as the term depends on samples of them beside the
+            statistics of batch norm; empty if the data have one domain.
     """
 
     student: str

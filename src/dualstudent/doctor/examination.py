@@ -2,8 +2,8 @@
 
 Every loss term must reach its own student and no other network; only students learn; every
 student changes; and every network is in training mode when a step begins. A frozen trunk is
-exempt: it neither learns nor changes. With batch norm by domain, terms of the target must not
-depend on samples of the source.
+exempt: it neither learns nor changes. If the data have two domains, terms of the target must not
+depend on samples of the source, but for the statistics of a batch norm over both.
 """
 
 import math
@@ -35,7 +35,8 @@ def examine(subject: Recipe | Trainer, steps: int = 50) -> Diagnosis:
     Nothing is written, and the global random state is restored.
 
     Args:
-        subject: a recipe, or a trainer, which is then trained by these steps.
+        subject: a recipe, whose last stage is examined if it has several (``split_stages`` gives
+            each as a recipe), or a trainer, which is then trained by these steps.
         steps: largest number of steps, each time, before a term that is still 0 counts as off.
 
     Returns:
@@ -68,7 +69,10 @@ class _Examination:
         self._frozen = find_frozen(self._method)
         self._initial = {p: p.detach().clone() for p in self._method.parameters()}
         self._statistics = {name: _statistics(s) for name, s in self._students.items()}
-        self._monitor = GradientMonitor(self._method, list(self._students), self._parts)
+        two_domains = trainer.data.is_target is not None
+        self._monitor = GradientMonitor(
+            self._method, list(self._students), self._parts, two_domains
+        )
         self._steps: list[int] = []  # that were taken
         self._findings: dict[str, None] = {}  # each once, in the order they were made
 

@@ -8,11 +8,11 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from dualstudent.batch import Batch, find_targets
+from dualstudent.batch import Batch
 from dualstudent.doctor.diagnosis import Reach
+from dualstudent.doctor.domains import DomainTrace
 from dualstudent.doctor.parts import Part
 from dualstudent.methods import Method
-from dualstudent.networks.domains import BatchNormByDomain
 
 
 class NothingToLearn(Exception):
@@ -29,6 +29,7 @@ class GradientMonitor:
         method: to monitor.
         students: their names, in order.
         parts: of all networks.
+        two_domains: whether the data have two domains.
 
     Attributes:
         learning_rate: of the next step; set by the caller.
@@ -38,7 +39,9 @@ class GradientMonitor:
         has_stale_gradient: whether there ever was a gradient before backward.
     """
 
-    def __init__(self, method: Method, students: Sequence[str], parts: Sequence[Part]) -> None:
+    def __init__(
+        self, method: Method, students: Sequence[str], parts: Sequence[Part], two_domains: bool
+    ) -> None:
         self.learning_rate = 0.0
         self.observations: list[Reach] = []
         self.steps = 0
@@ -47,8 +50,8 @@ class GradientMonitor:
         self._method, self._students, self._parts = method, students, parts
         self._parameters = [p for part in parts for p in part.parameters.values()]
         self._reached = set[tuple[str, str]]()
-        self._by_domain = any(isinstance(each, BatchNormByDomain) for each in method.modules())
-        self._views: tuple[Tensor, ...] = ()  # with the marks of their domains
+        self._two_domains = two_domains
+        self._trace: DomainTrace | None = None  # of the current step
 
     def __enter__(self) -> Self:
         self._hooks = (
@@ -72,9 +75,8 @@ class GradientMonitor:
 
     def _before(self, _: nn.Module, arguments: tuple[Any, ...]) -> tuple[Batch, float]:
         batch: Batch = arguments[0]
-        if self._by_domain:
-            self._views = tuple(view.detach().requires_grad_() for view in batch.views)
-            batch = replace(batch, views=self._views)
+        if self._two_domains:
+            self._trace = DomainTrace(self._method, batch, self)
         return batch, 1.0
 
     def _after(self, _: nn.Module, __: Any, losses: list[dict[str, Tensor]]) -> None:
@@ -82,17 +84,20 @@ class GradientMonitor:
         self.has_stale_gradient |= any(
             p.grad is not None and bool(p.grad.any()) for p in self._parameters
         )
-        for student, terms in zip(self._students, losses, strict=True):
+        for number, terms in enumerate(losses):
             for term, value in terms.items():
-                if (student, term) not in self._reached:
-                    self._check_term(student, term, value)
+                if (self._students[number], term) not in self._reached:
+                    self._check_term(number, term, value)
+        self._trace = None
         if not any(value.requires_grad for terms in losses for value in terms.values()):
             raise NothingToLearn
 
-    def _check_term(self, student: str, term: str, value: Tensor) -> None:
+    def _check_term(self, number: int, term: str, value: Tensor) -> None:
+        student = self._students[number]
         gradients = _compute_gradients(value, self._parameters)
         reach = _measure_reach(student, term, value, gradients, self._parts)
-        reach = replace(reach, domains=_find_domains(value, self._views))
+        if self._trace is not None:
+            reach = replace(reach, domains=self._trace.find_domains(number, term))
         self.observations.append(reach)
         if reach.reaches_student:
             self._reached.add((student, term))
@@ -110,19 +115,6 @@ def _compute_gradients(
         return {}
     found = torch.autograd.grad(term, wanted, retain_graph=True, allow_unused=True)
     return {p: gradient for p, gradient in zip(wanted, found, strict=True) if gradient is not None}
-
-
-def _find_domains(term: Tensor, views: Sequence[Tensor]) -> frozenset[str]:
-    """Find the domains of the rows of marked views that the term depends on."""
-    if not (term.requires_grad and views):
-        return frozenset()
-    found = torch.autograd.grad(term, views, retain_graph=True, allow_unused=True)
-    domains = set[str]()
-    for view, gradient in zip(views, found, strict=True):
-        if gradient is not None:
-            targets = find_targets(view, view.shape[1] - 1)[gradient.flatten(1).any(dim=1)]
-            domains |= {"target" if of_target else "source" for of_target in targets.tolist()}
-    return frozenset(domains)
 
 
 def _measure_reach(

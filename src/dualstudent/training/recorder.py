@@ -17,6 +17,7 @@ from dualstudent.atomic import name_file
 from dualstudent.errors import UserError
 from dualstudent.sealed import hash_file
 from dualstudent.signals import Interrupted, StopRequest
+from dualstudent.training.adaptation import keep_features
 from dualstudent.training.callbacks import Callback, list_callbacks
 from dualstudent.training.checkpoint import (
     Checkpoint,
@@ -147,6 +148,9 @@ class Recorder:
 
     def _take_step(self) -> None:
         trainer, started = self._trainer, time.monotonic()
+        adapts = trainer.enter_due_stage() and trainer.data.is_target is not None
+        if adapts and self._leads:
+            keep_features(trainer, self._run.features_before)
         record = trainer.advance()
         if record is not None and self._leads:
             self._log(record | trainer.evaluate())

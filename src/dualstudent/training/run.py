@@ -79,6 +79,11 @@ class Run:
         return self.folder / "model.safetensors"
 
     @property
+    def features_before(self) -> Path:
+        """Features of some samples when the last stage began; only of two domains and stages."""
+        return self.folder / "features-before.safetensors"
+
+    @property
     def result(self) -> Path:
         """The figures of the last epoch; exists only if the run has finished."""
         return self.folder / "result.json"

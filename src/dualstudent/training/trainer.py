@@ -125,14 +125,20 @@ class Trainer:
             LossNotFinite: if the training diverged; checked every 50 steps and every epoch.
         """
         length = self.schedule.steps_per_epoch
-        if self.state.step == self._stage_end:
-            self._enter_stage(self.state.stage + 1, self.state)
+        self.enter_due_stage()
         with preserve_rng():
             self.state.add(self.take_step(self.state.step))
             self.state.step += 1
             if self.state.step % _STEPS_BETWEEN_CHECKS == 0:
                 self.check_finite()
             return None if self.state.step % length else self._finish_epoch()
+
+    def enter_due_stage(self) -> bool:
+        """Enter the next stage if the current one has ended; return whether it is the last."""
+        if self.state.step != self._stage_end:
+            return False
+        self._enter_stage(self.state.stage + 1, self.state)
+        return self.state.stage == len(self._stages) - 1
 
     def take_step(self, step: int) -> list[StudentLoss]:
         """Take step ``step`` of the current stage; its randomness depends on (seed, step)."""

@@ -8,6 +8,7 @@ from typing import Literal
 from dualstudent.data.prepare import prepare
 from dualstudent.discovery import ForeignCode
 from dualstudent.errors import UserError
+from dualstudent.training.adaptation import read_features
 from dualstudent.training.checkpoint import read_checkpoint
 from dualstudent.training.model_file import read_model
 from dualstudent.training.run import FORMAT, Run
@@ -68,6 +69,8 @@ def _list_files(run: Run) -> Iterator[tuple[str, Callable[[], object]]]:
     for path in (run.checkpoint, run.earlier_checkpoint):
         if path.exists() or (path == run.checkpoint and run.metrics.exists()):
             yield path.name, partial(read_checkpoint, path)
+    if run.features_before.exists():  # earlier versions kept none
+        yield run.features_before.name, partial(read_features, run.features_before)
     if run.result.exists():
         yield run.result.name, run.read_result
         yield run.metrics.name, run.read_metrics

@@ -91,14 +91,11 @@ class BatchLoader:
         if self._is_target is not None:
             domains = self._is_target[indices].long()
         if self._mark:
-            views = [self._mark_view(number, view, domains) for number, view in enumerate(views)]
+            views = [
+                mark_domains(view, domains[self._views.locate(number, len(view), len(domains))])
+                for number, view in enumerate(views)
+            ]
         return Batch(tuple(views), labels, self._unlabeled, indices, domains)
-
-    def _mark_view(self, number: int, view: Tensor, domains: Tensor) -> Tensor:
-        """Mark the rows of a view: the first of the batch, the last, or all of them."""
-        is_of_unlabeled = number < len(self._views.unlabeled)
-        rows = slice(len(view)) if is_of_unlabeled else slice(len(domains) - len(view), None)
-        return mark_domains(view, domains[rows])
 
     def close(self) -> None:
         """Stop the worker processes, if any; the next batch would start new ones."""

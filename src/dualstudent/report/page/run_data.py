@@ -172,7 +172,7 @@ def _collect(run: Run, name: str, trainer: Trainer, pictures: int) -> RunData:
         tuple(escape_line(each) for each in data.classes),
         result.get("unreadable_images", 0) + data.unreadable,
         evaluation,
-        domains=compare_domains(trainer),
+        domains=compare_domains(trainer, run),
     )
 
 
