@@ -40,7 +40,7 @@ def prepare_arrays(
     """Prepare arrays or PyTorch datasets for :func:`dualstudent.train`.
 
     The unsupervised terms use all samples, with and without a label, so that an epoch is one
-    pass over all. With two domains they use those of the target, and those without a label.
+    pass over all. With two domains they use all of the target.
 
     Args:
         X: images (N, H, W) or (N, H, W, channels), bytes or floats in [0, 1]; or feature vectors
@@ -90,7 +90,7 @@ def prepare_arrays(
     is_target = None
     if sample_domain is not None:
         is_target = encode_domains(sample_domain, labels, names)
-        used = used[is_target | (labels < 0)]
+        used = used[is_target]
     return PreparedData(
         names, train, labels, labeled, used, tested, test_labels, is_target=is_target
     )

@@ -26,6 +26,7 @@ from dualstudent.data.splits import (
     choose_labeled,
     choose_share,
     parse_share,
+    prefer_unlabeled,
     read_manifest,
 )
 from dualstudent.data.transforms.normalization import Normalization
@@ -402,11 +403,11 @@ def _find_unlabeled(
 ) -> Tensor:
     """Return the unlabeled samples of the target; without a target, those of the source.
 
-    If all samples are labeled, return all. The foreign samples follow those of the source, of
-    which as many are left out.
+    If all of these are labeled, return all of them. The foreign samples follow those of the
+    source, of which as many are left out.
     """
     if settings.target is not None:
-        return len(source) + (labels[len(source) :] < 0).nonzero().squeeze(1)
+        return prefer_unlabeled(torch.arange(len(source), len(labels)), labels)
     if len(labeled) == len(labels):
         return labeled
     unlabeled = (labels < 0).nonzero().squeeze(1)
