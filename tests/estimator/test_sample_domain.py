@@ -1,5 +1,6 @@
 """``fit(X, y, sample_domain=…)``: another domain, with and without labels of it."""
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,38 @@ def test_labels_of_the_target_count_and_are_kept() -> None:
     classifier = adapt(some, X, sample_domain=domain)
     known = some >= 0
     assert (classifier.transduction_[known] == y[known]).all()
+
+
+OF_THE_TARGET = ["shot", "self-ensembling", "dual-student+shot"]
+
+
+def few_of_target(count: int, method: str, **settings: Any) -> DualStudentClassifier:
+    """Fit 60 labels and 240 other samples of the source, and a few of the target."""
+    X, y, domain = two_domains()
+    known = np.where(np.arange(len(y)) < 60, y, -1)
+    rows = slice(PER_DOMAIN + count)
+    classifier = DualStudentClassifier(
+        method=method, epochs=4, random_state=0, device="cpu", **settings
+    )
+    return classifier.fit(X[rows], known[rows], sample_domain=domain[rows])
+
+
+@pytest.mark.parametrize(
+    ("count", "method"),
+    [*itertools.product((2, 3, 20), OF_THE_TARGET), (1, "dual-student+shot")],
+)
+def test_a_few_samples_of_the_target_beside_many_of_the_source(count: int, method: str) -> None:
+    classifier = few_of_target(count, method)
+    terms = [term for each in classifier.history_ for term in each["loss"]]
+    assert np.isfinite([value for each in terms for value in each.values()]).all()
+    assert classifier.n_iter_ == 4  # one step each, as the samples of the target are one batch
+
+
+@pytest.mark.parametrize("method", ["shot", "self-ensembling", "ict"])
+def test_batch_norm_needs_two_samples_of_the_target(method: str) -> None:
+    with pytest.raises(UserError, match=r"needs 2 of them or more .* of the target"):
+        few_of_target(1, method)
+    few_of_target(1, method, network_settings={"norm": "layer"})
 
 
 def test_two_domains_are_needed() -> None:

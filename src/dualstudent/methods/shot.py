@@ -64,6 +64,7 @@ class SHOT(Method):
     summary = "SHOT: learns the labels, then brings the target to the class head that it keeps"
     Settings = SHOTSettings
     target_terms = frozenset({"entropy", "balance", "pseudo_labels"})
+    lone_unlabeled = True
     settings: SHOTSettings
     views = ONE_VIEW
     steady = False  # the class head is kept from some epoch on
