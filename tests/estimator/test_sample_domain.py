@@ -1,5 +1,6 @@
 """``fit(X, y, sample_domain=…)``: another domain, with and without labels of it."""
 
+import copy
 import itertools
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dualstudent import DualStudentClassifier, UserError
+from dualstudent.networks.domains import BatchNormByDomain
 
 PER_DOMAIN, FEATURES = 300, 6
 
@@ -58,6 +60,25 @@ def test_labels_of_the_target_count_and_are_kept() -> None:
     classifier = adapt(some, X, sample_domain=domain)
     known = some >= 0
     assert (classifier.transduction_[known] == y[known]).all()
+
+
+def test_samples_of_the_source_are_judged_by_its_own_statistics() -> None:
+    X, y, domain = two_domains()
+    hidden = np.where((domain < 0) | (np.arange(len(y)) >= 200), -1, y)
+    order = np.random.default_rng(1).permutation(len(y))  # the domains are mixed
+    classifier = adapt(hidden[order], X[order], sample_domain=domain[order])
+    network = copy.deepcopy(classifier._network)
+    for layer in network.modules():
+        if isinstance(layer, BatchNormByDomain):  # the source in the place of the target
+            layer.running_mean.copy_(layer.source_mean)
+            layer.running_var.copy_(layer.source_var)
+    by_target = classifier.predict(X[order])
+    classifier._network = network
+    expected = np.where(domain[order] > 0, classifier.predict(X[order]), by_target)
+    unknown = hidden[order] < 0
+    assert (classifier.transduction_[unknown] == expected[unknown]).all()
+    of_source = unknown & (domain[order] > 0)
+    assert (expected[of_source] != by_target[of_source]).any()
 
 
 OF_THE_TARGET = ["shot", "self-ensembling", "dual-student+shot"]
