@@ -14,6 +14,7 @@ from dualstudent.data.batching.loader import BatchLoader, BatchSettings
 from dualstudent.data.images.cache import decode_images
 from dualstudent.data.images.check import check_images
 from dualstudent.data.images.own import list_images
+from dualstudent.errors import DataWarning
 from dualstudent.recipes.own_images import (
     complete_recipe,
     locate_images,
@@ -175,6 +176,29 @@ def test_labels_of_the_target_are_drawn_more_often_than_others(labels: int, repe
     assert of_source // labels >= repeated
     expected = repeated * labels / (repeated * labels + of_source)
     assert share == pytest.approx(expected, abs=0.03)  # σ is below 0.008
+
+
+def test_a_class_that_a_wholly_labeled_target_lacks_is_named(tmp_path: Path) -> None:
+    names = ["source/a/1.png", "source/b/2.png", "source/c c/3.png", "target/b/4.png"]
+    folder = draw(tmp_path / "both", *names, "target/test/a/6.png")
+    rows = [f"both/{name},{name.split('/')[1]},{name.split('/')[0]}" for name in names]
+    (tmp_path / "table.csv").write_text("\n".join(["path,label,domain", *rows]))
+    said = "all of the target is labeled, none as 'a', 'c c': "
+    for path in (folder, tmp_path / "table.csv"):
+        found = check_images(decode_images(list_images(path), 16)).findings
+        assert [each.severity for each in found if each.message.startswith(said)] == ["warning"]
+    draw(folder, "target/unlabeled/5.png")  # may be one of these
+    found = check_images(decode_images(list_images(folder), 16)).findings
+    assert not any("all of the target" in each.message for each in found)
+
+
+def test_arrays_with_a_class_that_a_wholly_labeled_target_lacks() -> None:
+    y = [*LABELS[:5], 1, 1, 1]
+    with pytest.warns(DataWarning, match=r"^sample_domain: .* none as '0':") as caught:
+        prepare_arrays(POINTS, y, sample_domain=DOMAINS)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    prepare_arrays(POINTS, LABELS, sample_domain=DOMAINS)  # says nothing: some are unlabeled
 
 
 @pytest.mark.parametrize("labels", ["all", 4])

@@ -1,6 +1,7 @@
 """Data from Python: arrays and PyTorch datasets."""
 
 import math
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,11 +14,12 @@ from torch.utils.data import Dataset
 
 from dualstudent.data.features import FeaturePerturbation, FeatureSamples, Standardization
 from dualstudent.data.images.decoding import UnreadableImage, convert_image
+from dualstudent.data.images.listing import name_lost_classes
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import ImageSamples, Samples
 from dualstudent.data.transforms.normalization import Normalization
 from dualstudent.data.transforms.policy import Transforms
-from dualstudent.errors import UserError
+from dualstudent.errors import DataWarning, UserError
 
 LabelsLike = ArrayLike | Sequence[object]
 """One label per sample, of any type; −1, None or NaN where unknown."""
@@ -132,6 +134,8 @@ def encode_domains(sample_domain: ArrayLike, labels: Tensor, classes: Sequence[s
             f"y: no sample of the source has the label {', '.join(lacking)}, which the target has; "
             "label some of the source, or use one domain"
         )
+    if lost := name_lost_classes(set(labels[is_target].tolist()), classes):
+        warnings.warn(f"sample_domain: {lost}", DataWarning, stacklevel=3)
     return is_target
 
 
