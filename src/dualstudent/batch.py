@@ -108,7 +108,8 @@ class Batch:
         unlabeled: (B,) bool, the samples that the unsupervised terms use: those without a label,
             or all samples if the whole data set is labeled. Default: ``labels < 0``.
         indices: (B,) int64, positions of the samples in the data set. Default: 0 to B − 1.
-        domains: (B,) int64, 0 for the source and 1 for the target domain. Default: all 0.
+        domains: (B,) int64, 0 for the source and 1 for the target domain. Default: all 1, as a
+            single domain is the one to learn.
 
     Raises:
         UserError: if anything has another shape, dtype or device. Values are not looked at: a step
@@ -134,7 +135,7 @@ class Batch:
         if self.indices is None:
             self.indices = torch.arange(len(self.labels), device=self.labels.device)
         if self.domains is None:
-            self.domains = torch.zeros_like(self.labels)
+            self.domains = torch.ones_like(self.labels)
         self._check_column("unlabeled", torch.bool)
         self._check_column("indices", torch.int64)
         self._check_column("domains", torch.int64)
@@ -166,7 +167,7 @@ class Batch:
     @property
     def targets(self) -> Tensor:
         """(B,) bool, the unlabeled samples of the target domain; of all if there is only one."""
-        return self.unlabeled & (self.domains == self.domains.max())
+        return self.unlabeled & (self.domains == 1)
 
     def select_unlabeled(self, number: int) -> Tensor:
         """Return view ``number`` of the unlabeled samples, in their order in the batch."""

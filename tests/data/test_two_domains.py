@@ -1,6 +1,7 @@
 """The same two domains, said in Python, as a folder, as a table and by a recipe."""
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,10 +9,12 @@ import pytest
 import torch
 
 from dualstudent import DataSettings, PreparedData, UserError, prepare, prepare_arrays
+from dualstudent.batch import Batch
 from dualstudent.data.batching.loader import BatchLoader, BatchSettings
 from dualstudent.data.images.cache import decode_images
 from dualstudent.data.images.check import check_images
 from dualstudent.data.images.own import list_images
+from dualstudent.errors import DataWarning
 from dualstudent.recipes.own_images import (
     complete_recipe,
     locate_images,
@@ -47,7 +50,7 @@ def told(data: PreparedData) -> list[tuple[int, bool]]:
 def test_arrays() -> None:
     data = prepare_arrays(POINTS, LABELS, sample_domain=DOMAINS)
     assert data.labeled.tolist() == [0, 1, 2, 3, 5]
-    assert data.unlabeled.tolist() == [4, 5, 6, 7]  # without a label, or of the target
+    assert data.unlabeled.tolist() == [5, 6, 7]  # of the target, with and without a label
     assert data.is_target is not None
     assert data.is_target.tolist() == [False] * 5 + [True] * 3
 
@@ -173,6 +176,79 @@ def test_labels_of_the_target_are_drawn_more_often_than_others(labels: int, repe
     assert of_source // labels >= repeated
     expected = repeated * labels / (repeated * labels + of_source)
     assert share == pytest.approx(expected, abs=0.03)  # σ is below 0.008
+
+
+def test_a_class_that_a_wholly_labeled_target_lacks_is_named(tmp_path: Path) -> None:
+    names = ["source/a/1.png", "source/b/2.png", "source/c c/3.png", "target/b/4.png"]
+    folder = draw(tmp_path / "both", *names, "target/test/a/6.png")
+    rows = [f"both/{name},{name.split('/')[1]},{name.split('/')[0]}" for name in names]
+    (tmp_path / "table.csv").write_text("\n".join(["path,label,domain", *rows]))
+    said = "all of the target is labeled, none as 'a', 'c c': "
+    for path in (folder, tmp_path / "table.csv"):
+        found = check_images(decode_images(list_images(path), 16)).findings
+        assert [each.severity for each in found if each.message.startswith(said)] == ["warning"]
+    draw(folder, "target/unlabeled/5.png")  # may be one of these
+    found = check_images(decode_images(list_images(folder), 16)).findings
+    assert not any("all of the target" in each.message for each in found)
+
+
+def test_arrays_with_a_class_that_a_wholly_labeled_target_lacks() -> None:
+    y = [*LABELS[:5], 1, 1, 1]
+    with pytest.warns(DataWarning, match=r"^sample_domain: .* none as '0':") as caught:
+        prepare_arrays(POINTS, y, sample_domain=DOMAINS)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    prepare_arrays(POINTS, LABELS, sample_domain=DOMAINS)  # says nothing: some are unlabeled
+
+
+@pytest.mark.parametrize("labels", ["all", 4])
+@pytest.mark.parametrize("known", [False, True])
+def test_unsupervised_terms_use_the_target_only(
+    labels: int | str, known: bool, tmp_path: Path
+) -> None:
+    names = [f"source/{name}/{number}.png" for name in "ab" for number in range(5)]
+    names += [f"target/{name}/{number}.png" for name in "ab" for number in range(2)]
+    folder = draw(tmp_path / "both", *names, *([] if known else ["target/unlabeled/1.png"]))
+    data = prepare(DataSettings(path=folder, image_size=8, labels=labels), seed=0)
+    assert data.is_target is not None
+    of_target = set(data.is_target.nonzero().squeeze(1).tolist())
+    without_label = of_target - set(data.labeled.tolist())
+    assert set(data.unlabeled.tolist()) == (without_label or of_target)
+    assert len(data.labeled) == (14 if labels == "all" else 4)
+
+
+def test_a_published_target_that_is_wholly_labeled_is_used_as_a_whole() -> None:
+    settings = DataSettings(
+        source="digits-8x8", target="mnist-5k", image_size=8, target_labels=4000
+    )
+    data = prepare(settings, seed=0)
+    assert data.is_target is not None
+    assert torch.equal(data.unlabeled, data.is_target.nonzero().squeeze(1))
+    assert (data.labels[data.unlabeled] >= 0).all()
+
+
+def test_the_chosen_batch_fits_a_target_that_is_wholly_labeled(tmp_path: Path) -> None:
+    names = [f"source/{name}/{number}.png" for name in "ab" for number in range(6)]
+    names += [f"target/{name}/{number}.png" for name in "ab" for number in range(2)]
+    folder = draw(tmp_path / "both", *names, "target/test/a/1.png")
+    for changes in ([], ["data.labels=8"]):
+        asked = validate_request(locate_images(folder), changes)
+        images = decode_images(asked.data.list_images(), 16)
+        recipe, _ = complete_recipe(asked, check_images(images), changes)
+        data = prepare(recipe.data, seed=0, images=images)
+        batch = BatchLoader(data, recipe.batch, seed=0).batch(0)
+        assert (batch.domains[batch.unlabeled] == 1).all()
+        assert batch.targets.any()
+
+
+def test_targets_are_told_by_the_domain_also_if_all_rows_are_of_the_source() -> None:
+    views, labels = (torch.zeros(3, 2),), torch.tensor([-1, -1, 0])
+    assert Batch(views, labels).targets.tolist() == [True, True, False]  # a single domain
+    mixed = Batch(views, labels, domains=torch.tensor([0, 1, 1]))
+    assert mixed.targets.tolist() == [False, True, False]
+    of_source = Batch(views, labels, domains=torch.zeros(3, dtype=torch.int64))
+    assert not of_source.targets.any()
+    assert not replace(of_source, views=views).targets.any()
 
 
 def test_labels_of_the_target_are_never_held_out(tmp_path: Path) -> None:

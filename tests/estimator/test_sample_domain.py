@@ -1,5 +1,7 @@
 """``fit(X, y, sample_domain=…)``: another domain, with and without labels of it."""
 
+import copy
+import itertools
 from typing import Any
 
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dualstudent import DualStudentClassifier, UserError
+from dualstudent.networks.domains import BatchNormByDomain
 
 PER_DOMAIN, FEATURES = 300, 6
 
@@ -57,6 +60,57 @@ def test_labels_of_the_target_count_and_are_kept() -> None:
     classifier = adapt(some, X, sample_domain=domain)
     known = some >= 0
     assert (classifier.transduction_[known] == y[known]).all()
+
+
+def test_samples_of_the_source_are_judged_by_its_own_statistics() -> None:
+    X, y, domain = two_domains()
+    hidden = np.where((domain < 0) | (np.arange(len(y)) >= 200), -1, y)
+    order = np.random.default_rng(1).permutation(len(y))  # the domains are mixed
+    classifier = adapt(hidden[order], X[order], sample_domain=domain[order])
+    network = copy.deepcopy(classifier._network)
+    for layer in network.modules():
+        if isinstance(layer, BatchNormByDomain):  # the source in the place of the target
+            layer.running_mean.copy_(layer.source_mean)
+            layer.running_var.copy_(layer.source_var)
+    by_target = classifier.predict(X[order])
+    classifier._network = network
+    expected = np.where(domain[order] > 0, classifier.predict(X[order]), by_target)
+    unknown = hidden[order] < 0
+    assert (classifier.transduction_[unknown] == expected[unknown]).all()
+    of_source = unknown & (domain[order] > 0)
+    assert (expected[of_source] != by_target[of_source]).any()
+
+
+OF_THE_TARGET = ["shot", "self-ensembling", "dual-student+shot"]
+
+
+def few_of_target(count: int, method: str, **settings: Any) -> DualStudentClassifier:
+    """Fit 60 labels and 240 other samples of the source, and a few of the target."""
+    X, y, domain = two_domains()
+    known = np.where(np.arange(len(y)) < 60, y, -1)
+    rows = slice(PER_DOMAIN + count)
+    classifier = DualStudentClassifier(
+        method=method, epochs=4, random_state=0, device="cpu", **settings
+    )
+    return classifier.fit(X[rows], known[rows], sample_domain=domain[rows])
+
+
+@pytest.mark.parametrize(
+    ("count", "method"),
+    [*itertools.product((2, 3, 20), OF_THE_TARGET), (1, "dual-student+shot")],
+)
+def test_a_few_samples_of_the_target_beside_many_of_the_source(count: int, method: str) -> None:
+    classifier = few_of_target(count, method)
+    terms = [term for each in classifier.history_ for term in each["loss"]]
+    assert np.isfinite([value for each in terms for value in each.values()]).all()
+    assert classifier.n_iter_ == 4  # one step each, as the samples of the target are one batch
+
+
+@pytest.mark.parametrize("method", ["shot", "self-ensembling", "ict"])
+def test_batch_norm_needs_two_samples_of_the_target(method: str) -> None:
+    with pytest.raises(UserError, match=r"needs 2 of them or more .* of the target"):
+        few_of_target(1, method)
+    few_of_target(1, method, network_settings={"norm": "layer"})
 
 
 def test_two_domains_are_needed() -> None:

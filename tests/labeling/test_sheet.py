@@ -31,6 +31,7 @@ from tests.support.csv_rows import rows_of
 from tests.support.digit_files import CLASSES, write_digits
 from tests.support.greedy import greedy_order
 from tests.support.imagenet import streamed_recipe, warns_of_the_count, write_imagenet
+from tests.support.pictures import save_picture
 from tests.support.runs import StopsAtOnce
 
 RECIPE = """
@@ -366,6 +367,16 @@ def test_nothing_is_written_where_something_is_wrong(
     assert not list(place.glob("new.csv*"))
     with pytest.raises(UserError, match="precision = 0"):
         write_labels(run, place / "new.csv", precision=0)
+
+
+def test_a_wholly_labeled_target_leaves_nothing_to_label(tmp_path: Path) -> None:
+    classes = ("source/a", "source/b", "target/a", "target/b")
+    names = [f"{name}/{number}" for name in classes for number in range(3)]
+    for seed, name in enumerate([*names, "target/test/a/1"]):
+        save_picture(tmp_path / "both" / f"{name}.png", seed)
+    run = train_on(tmp_path / "both", tmp_path / "run", "batch.size=8", "batch.labeled=4")
+    with pytest.raises(UserError, match="every image has a label"):
+        write_labels(run, tmp_path / "new.csv")
 
 
 def refused(result: tuple[object, str, str], message: str) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import update_bn
 
 from dualstudent import Run, UserError, export_run, resume, train
-from dualstudent.adversarial import freeze_statistics
+from dualstudent.adversarial import disable_dropout, freeze_statistics
 from dualstudent.batch import Views, find_targets, mark_domains
 from dualstudent.data.batching.loader import BatchLoader, BatchSettings
 from dualstudent.data.prepare import DataSettings, prepare
@@ -125,17 +125,56 @@ def test_one_row_among_others_of_the_other_domain_is_normalized_with_them(
     torch.testing.assert_close(
         found, torch.nn.functional.batch_norm(rows, None, None, norm.weight, norm.bias, True)
     )
-    untouched = norm.running_mean if rare == TARGET else norm.source_mean
-    expected = 0.1 * rows.mean(dim=0)
-    if rare == SOURCE:  # a target that was never seen has the statistics of the source
-        assert not untouched.any()
-        untouched = norm.running_mean
-    torch.testing.assert_close(untouched, expected)
+    for mean, var in (  # a target that was never seen has the statistics of the source
+        (norm.running_mean, norm.running_var),
+        (norm.source_mean, norm.source_var),
+    ):
+        torch.testing.assert_close(mean, 0.1 * rows.mean(dim=0))
+        torch.testing.assert_close(var, 0.9 + 0.1 * rows.var(dim=0))
     network.eval()  # each row by what is known of its domain, however few there are
     with torch.no_grad():
         alone = network(mark_domains(rows[3:4], domains[3:4])).class_logits
         together = network(mark_domains(rows, domains)).class_logits
     torch.testing.assert_close(together[3:4], alone)
+
+
+def test_few_rows_of_the_source_are_evaluated_by_what_normalized_them() -> None:
+    """Otherwise their statistics would be those of no rows at all for ever."""
+    network, norm = rows_by_domain()
+    domains = (torch.arange(64) < 60).long()
+    passes = [torch.randn(64, 3) + 2 for _ in range(3)]
+    for rows in passes:
+        network(mark_domains(rows, domains))
+    mean, var = np.zeros(3), np.ones(3)
+    for x in (rows.numpy() for rows in passes):
+        mean, var = 0.9 * mean + 0.1 * x.mean(axis=0), 0.9 * var + 0.1 * x.var(axis=0, ddof=1)
+    np.testing.assert_allclose(norm.source_mean, mean, rtol=1e-5)
+    np.testing.assert_allclose(norm.source_var, var, rtol=1e-5)
+    network(mark_domains(torch.randn(64, 3), torch.ones(64)))  # none of the source
+    np.testing.assert_allclose(norm.source_mean, mean, rtol=1e-5)
+    with freeze_statistics(network):
+        network(mark_domains(passes[0], domains))
+    np.testing.assert_allclose(norm.source_mean, mean, rtol=1e-5)
+
+
+def test_what_a_pass_adds_to_the_statistics_has_no_gradient() -> None:
+    network, norm = rows_by_domain()
+    rows = torch.randn(64, 3, requires_grad=True)
+    network(mark_domains(rows, (torch.arange(64) < 60).long()))
+    assert not norm.source_mean.requires_grad
+    assert norm.source_mean.any()
+
+
+@pytest.mark.parametrize("rare", [SOURCE, TARGET])
+def test_one_row_joins_the_others_also_without_dropout(rare: int) -> None:
+    network, norm = rows_by_domain()
+    domains = torch.full((8,), 1 - rare)
+    domains[3] = rare
+    rows = torch.randn(8, 3)
+    with disable_dropout(network):
+        found = network(mark_domains(rows, domains)).class_logits
+    expected = nn.functional.batch_norm(rows, None, None, norm.weight, norm.bias, True)
+    torch.testing.assert_close(found, expected)
 
 
 def test_a_few_labels_of_the_target_can_be_learned_with_the_source() -> None:

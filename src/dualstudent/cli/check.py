@@ -37,6 +37,9 @@ def check(
     path_column: Annotated[str | None, typer.Option(help="Column of paths in a table.")] = None,
     label_column: Annotated[str | None, typer.Option(help="Column of labels in a table.")] = None,
     part_column: Annotated[str | None, typer.Option(help="Column of train or test.")] = None,
+    domain_column: Annotated[
+        str | None, typer.Option(help="Column of source or target; '' for none.")
+    ] = None,
     image_size: Annotated[
         int | None,
         typer.Option(min=1, help="Side in pixels; default: what 'train' would choose."),
@@ -66,10 +69,11 @@ def check(
             path_column=path_column,
             label_column=label_column,
             part_column=part_column,
+            domain_column=domain_column,
         ),
         changes,
     )
-    columns = Columns(path_column, label_column, part_column)
+    columns = Columns(path_column, label_column, part_column, domain_column)
     listing = list_images(data, target, unlabeled, columns)
     print_forecast(asked, listing, changes)
 

@@ -1,6 +1,7 @@
 """Data from Python: arrays and PyTorch datasets."""
 
 import math
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,11 +14,12 @@ from torch.utils.data import Dataset
 
 from dualstudent.data.features import FeaturePerturbation, FeatureSamples, Standardization
 from dualstudent.data.images.decoding import UnreadableImage, convert_image
+from dualstudent.data.images.listing import name_lost_classes
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import ImageSamples, Samples
 from dualstudent.data.transforms.normalization import Normalization
 from dualstudent.data.transforms.policy import Transforms
-from dualstudent.errors import UserError
+from dualstudent.errors import DataWarning, UserError
 
 LabelsLike = ArrayLike | Sequence[object]
 """One label per sample, of any type; −1, None or NaN where unknown."""
@@ -40,7 +42,7 @@ def prepare_arrays(
     """Prepare arrays or PyTorch datasets for :func:`dualstudent.train`.
 
     The unsupervised terms use all samples, with and without a label, so that an epoch is one
-    pass over all. With two domains they use those of the target, and those without a label.
+    pass over all. With two domains they use all of the target.
 
     Args:
         X: images (N, H, W) or (N, H, W, channels), bytes or floats in [0, 1]; or feature vectors
@@ -90,7 +92,7 @@ def prepare_arrays(
     is_target = None
     if sample_domain is not None:
         is_target = encode_domains(sample_domain, labels, names)
-        used = used[is_target | (labels < 0)]
+        used = used[is_target]
     return PreparedData(
         names, train, labels, labeled, used, tested, test_labels, is_target=is_target
     )
@@ -132,6 +134,8 @@ def encode_domains(sample_domain: ArrayLike, labels: Tensor, classes: Sequence[s
             f"y: no sample of the source has the label {', '.join(lacking)}, which the target has; "
             "label some of the source, or use one domain"
         )
+    if lost := name_lost_classes(set(labels[is_target].tolist()), classes):
+        warnings.warn(f"sample_domain: {lost}", DataWarning, stacklevel=3)
     return is_target
 
 

@@ -26,6 +26,7 @@ from dualstudent.data.splits import (
     choose_labeled,
     choose_share,
     parse_share,
+    prefer_unlabeled,
     read_manifest,
 )
 from dualstudent.data.transforms.normalization import Normalization
@@ -48,6 +49,7 @@ _OF_OWN = (
     "path_column",
     "label_column",
     "part_column",
+    "domain_column",
     "validation",
 )
 
@@ -120,6 +122,9 @@ class DataSettings(Settings):
     path_column: str | None = Field(None, description="column of paths, if path is a table")
     label_column: str | None = Field(None, description="column of labels, blank where unknown")
     part_column: str | None = Field(None, description="column that says train or test")
+    domain_column: str | None = Field(
+        None, description="column that says source or target; '' if none does"
+    )
     channels: Channels = Field(
         3,
         description="channels of own images: 3 for color, 1 for gray; 1 also turns the colors of a "
@@ -211,7 +216,7 @@ class DataSettings(Settings):
     def list_images(self) -> Listing:
         """List the own images of ``path``."""
         assert self.path is not None
-        columns = Columns(self.path_column, self.label_column, self.part_column)
+        columns = Columns(self.path_column, self.label_column, self.part_column, self.domain_column)
         return list_images(self.path, self.target_path, self.unlabeled, columns)
 
     def decode(self, progress: Progress | None = None) -> DecodedImages:
@@ -402,11 +407,11 @@ def _find_unlabeled(
 ) -> Tensor:
     """Return the unlabeled samples of the target; without a target, those of the source.
 
-    If all samples are labeled, return all. The foreign samples follow those of the source, of
-    which as many are left out.
+    If all of these are labeled, return all of them. The foreign samples follow those of the
+    source, of which as many are left out.
     """
     if settings.target is not None:
-        return len(source) + (labels[len(source) :] < 0).nonzero().squeeze(1)
+        return prefer_unlabeled(torch.arange(len(source), len(labels)), labels)
     if len(labeled) == len(labels):
         return labeled
     unlabeled = (labels < 0).nonzero().squeeze(1)

@@ -38,7 +38,8 @@ class PreparedData:
         train: N training samples. Samples in neither ``labeled`` nor ``unlabeled`` are not used.
         labels: (N,) int64, −1 where unknown to the run.
         labeled: indices of the samples with a label.
-        unlabeled: indices of the samples that the unsupervised terms use.
+        unlabeled: indices of the samples that the unsupervised terms use; of two domains, samples
+            of the target only.
         test: the test or validation part; may be empty.
         test_labels: int64, all known.
         source: the data set that the labels come from; its samples are the first of ``train``.

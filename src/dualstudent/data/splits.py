@@ -250,6 +250,22 @@ def _count_uneven(
     return counts
 
 
+def prefer_unlabeled(indices: Tensor, labels: Tensor) -> Tensor:
+    """Return the samples without a label; if all have one, all of them.
+
+    Args:
+        indices: (n,) int64, the samples that unsupervised terms may use.
+        labels: (N,) int64, −1 where unknown to the run.
+
+    Example:
+        >>> labels = torch.tensor([0, 1, -1, -1])
+        >>> prefer_unlabeled(torch.arange(3), labels), prefer_unlabeled(torch.arange(2), labels)
+        (tensor([2]), tensor([0, 1]))
+    """
+    unlabeled = indices[labels[indices] < 0]
+    return unlabeled if len(unlabeled) else indices
+
+
 def write_manifest(path: Path, data: Labels, labeled: Tensor, seed: int) -> None:
     """Write which samples of which data are labeled, for ``data.split`` of a recipe.
 

@@ -326,18 +326,25 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         """Set ``stable_`` and ``transduction_``."""
         seed, threshold = trainer.recipe.seed, trainer.method.confidence_threshold
         samples = trainer.data.train
-        found = self._infer(samples, torch.arange(len(samples)), seed)
-        clean, perturbed = (torch.cat(views) for views in zip(*found, strict=True))
+        parts = _split_by_domain(trainer, torch.arange(len(samples)))
+        found = [
+            views
+            for of_source, part in parts
+            for views in self._infer(samples, part, seed, of_source)
+        ]
+        order = torch.cat([part for _, part in parts]).argsort()
+        clean, perturbed = (torch.cat(views)[order] for views in zip(*found, strict=True))
         self.stable_ = is_stable(clean, perturbed, threshold).numpy()
         predicted = clean.argmax(dim=1).numpy()
         self.transduction_ = self.classes_[np.where(codes < 0, predicted, codes)]
 
     def _infer(
-        self, samples: Samples, indices: Tensor, seed: int | None
+        self, samples: Samples, indices: Tensor, seed: int | None, of_source: bool = False
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Probabilities of clean samples and, with a seed, of a perturbed view; on the CPU."""
         device = next(self._network.parameters()).device
-        for outputs in run_inference({"": self._network}, samples, indices, seed, device):
+        networks = {"": self._network}
+        for outputs in run_inference(networks, samples, indices, seed, device, of_source):
             yield _probabilities(outputs.clean), _probabilities(outputs.perturbed)
 
     def _build_network(self) -> nn.Module:
@@ -387,23 +394,21 @@ def _measure_labels_met(trainer: Trainer) -> float:
     """Return the share of the given labels that the network predicts; of many, of some."""
     data, method = trainer.data, trainer.method
     labeled = data.labeled[:: math.ceil(len(data.labeled) / _MOST_LABELS)]
-    of_source = torch.zeros(len(labeled), dtype=torch.bool)
-    if data.is_target is not None and trainer.recipe.network.batch_norm == "by-domain":
-        of_source = ~data.is_target[labeled]
-    network = {"": method.evaluated[method.exported]}
+    network, device = {"": method.evaluated[method.exported]}, trainer.fabric.device
     right = [
         (chunk.clean[""].class_logits.argmax(dim=1).cpu() == data.labels[chunk.indices]).float()
-        for domain in (False, True)
-        for chunk in run_inference(
-            network,
-            data.train,
-            labeled[of_source == domain],
-            None,
-            trainer.fabric.device,
-            of_source=domain,
-        )
+        for of_source, part in _split_by_domain(trainer, labeled)
+        for chunk in run_inference(network, data.train, part, None, device, of_source)
     ]
     return float(torch.cat(right).mean())
+
+
+def _split_by_domain(trainer: Trainer, indices: Tensor) -> list[tuple[bool, Tensor]]:
+    """Split samples by whether batch norm by domain is to take them for samples of the source."""
+    is_target = trainer.data.is_target
+    if is_target is None or trainer.recipe.network.batch_norm != "by-domain":
+        return [(False, indices)]
+    return [(False, indices[is_target[indices]]), (True, indices[~is_target[indices]])]
 
 
 def _check_types(parameters: Mapping[str, Any]) -> None:

@@ -161,7 +161,7 @@ def _open(run: Run) -> tuple[Trainer, ImageNames]:
             "ask for labels that you have; train with all of them"
         )
     trainer = load_trained(run.used)  # not the deployed one, which has learned what measures trust
-    if trainer.data.fully_labeled:
+    if bool((trainer.data.labels[trainer.data.unlabeled] >= 0).all()):
         raise UserError(f"{run.folder}: every image has a label; there is nothing left to label")
     source = trainer.data.source
     if isinstance(source, LabeledImages):

@@ -56,6 +56,7 @@ class ICT(TeacherMethod):
 
     summary = "ICT: mixtures of samples get mixtures of the teacher's predictions"
     Settings = ICTSettings
+    lone_unlabeled = True
     settings: ICTSettings
     views = ONE_VIEW
 

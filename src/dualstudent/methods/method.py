@@ -132,6 +132,8 @@ class Method(nn.Module, ABC):
         views: the views that the method needs; of an instance, those of its settings.
         steady: whether the same parameters get a gradient in every step.
         target_terms: names of loss terms that must not depend on samples of the source domain.
+        lone_unlabeled: whether a network gets the unlabeled samples of a batch in a pass of their
+            own, in which batch norm needs two of them.
     """
 
     settings: MethodSettings
@@ -140,6 +142,7 @@ class Method(nn.Module, ABC):
     views: Views = TWO_VIEWS
     steady: ClassVar[bool] = True
     target_terms: ClassVar[frozenset[str]] = frozenset()
+    lone_unlabeled: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

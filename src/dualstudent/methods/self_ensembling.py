@@ -60,6 +60,7 @@ class SelfEnsembling(TeacherMethod):
     summary = "self-ensembling: an average of past weights teaches the target where confident"
     Settings = SelfEnsemblingSettings
     target_terms = frozenset({"consistency", "balance"})
+    lone_unlabeled = True
     settings: SelfEnsemblingSettings
     views = Views(labeled=("weak",), unlabeled=("weak", "weak"))
 

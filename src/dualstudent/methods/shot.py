@@ -1,12 +1,17 @@
 """SHOT: learn from the source, keep the class head, and bring the target's features to it.
 
 Liang et al., Do we really need to access the source data? Source hypothesis transfer for
-unsupervised domain adaptation, ICML 2020. First only ℒ_cls on the labels; then the class head is
-kept, and only target samples are used. With p the predictions and p̄ their mean:
+unsupervised domain adaptation, ICML 2020. First only ℒ_cls on the labels, of the target, too, if
+there are some; then the class head is kept, and only target samples are used, without labels. With
+p the predictions and p̄ their mean:
 
     ℒ = mean of H(p) − H(p̄) + β · CE(p, ŷ),   ŷ the class of the nearest centroid
 
-The pseudo-labels ŷ are found anew after every epoch.
+The pseudo-labels ŷ are found after the last source epoch, and anew after every epoch on the target.
+Without a source epoch, in a stage of its own (``source_share = 0``), the first epoch has none.
+
+The network is any; the authors' has a bottleneck with batch norm before a class head with weight
+normalization.
 """
 
 import math
@@ -38,7 +43,7 @@ class SHOTSettings(MethodSettings):
         ge=0,
         lt=1,
         description="share of the epochs, the first ones, that learn from labels only; 0 in a "
-        "stage after one that did",
+        "stage after one that did, whose first epoch then has no pseudo-labels",
     )
     entropy_weight: Weight = Field(1.0, description="weight of confident predictions")
     balance_weight: Weight = Field(1.0, description="weight of equally frequent classes")
@@ -64,6 +69,7 @@ class SHOT(Method):
     summary = "SHOT: learns the labels, then brings the target to the class head that it keeps"
     Settings = SHOTSettings
     target_terms = frozenset({"entropy", "balance", "pseudo_labels"})
+    lone_unlabeled = True
     settings: SHOTSettings
     views = ONE_VIEW
     steady = False  # the class head is kept from some epoch on

@@ -10,7 +10,9 @@ target. So methods may choose, join and mix rows as they like, and need not know
     mark_domains(view, domains) → rows of a method → network → the domain of each row
 
 Without this channel, as at test, all rows are of the target. In training, a few rows of one domain
-among many of the other have no statistics worth the name, and are normalized with the others.
+among many of the other have no statistics worth the name, and are normalized with the others. The
+statistics of the source then follow all rows of the pass, and so do those of the target until it is
+seen for the first time.
 """
 
 from functools import partial
@@ -36,7 +38,8 @@ class BatchNormByDomain(_BatchNorm):
     are the source's until the target is seen for the first time.
 
     Attributes:
-        sources: how many rows, the last ones, are of the source in the current pass.
+        sources: how many rows, the last ones, are normalized as the source in the current pass.
+        joins_source: whether rows of the source are normalized with those of the target in it.
     """
 
     source_mean: Tensor
@@ -51,7 +54,7 @@ class BatchNormByDomain(_BatchNorm):
         for own in SOURCE_STATISTICS:
             self.register_buffer(own, torch.empty(plain.num_features))
         self.reset_running_stats()
-        self.sources = 0
+        self.sources, self.joins_source = 0, False
 
     def reset_running_stats(self) -> None:
         """Forget the statistics of both domains."""
@@ -72,7 +75,11 @@ class BatchNormByDomain(_BatchNorm):
 
     def forward(self, rows: Tensor) -> Tensor:
         if self.sources == 0:
-            return super().forward(rows)
+            normalized = super().forward(rows)
+            if self.joins_source:
+                with torch.no_grad():
+                    self._normalize_source(rows)  # for its statistics
+            return normalized
         target, source = rows.tensor_split([len(rows) - self.sources])
         if len(target):
             return torch.cat([super().forward(target), self._normalize_source(source)])
@@ -132,23 +139,30 @@ def _sort_rows(channels: int, network: nn.Module, inputs: tuple[Tensor]) -> tupl
     if marked.shape[1] == channels:
         return None
     targets = find_targets(marked, channels)
-    if network.training:
-        targets = _join_few(targets)
     order = torch.argsort(targets, descending=True, stable=True)
-    _tell_layers(network, sources=len(targets) - int(targets.sum()))
+    layers = _find_layers(network)
+    found = sources = len(targets) - int(targets.sum())
+    if any(layer.training for layer in layers):  # also where the network itself is not
+        sources = _join_few(found, len(targets))
+    for layer in layers:
+        layer.sources, layer.joins_source = sources, sources == 0 < found
     network.__dict__["row_order"] = order
     rows = marked[order, :channels]
     last = torch.channels_last if rows.dim() == 4 else torch.contiguous_format
     return (rows.contiguous(memory_format=last),)
 
 
-def _join_few(targets: Tensor) -> Tensor:
-    """Count the rows of a domain to the other one if they are too few to normalize them alone."""
-    fewest = max(2, min(_FEWEST_ROWS, _SMALLEST_SHARE * len(targets)))  # one has no variance
-    for few in (targets, ~targets):
-        if int(few.sum()) < fewest:
-            return targets ^ few
-    return targets
+def _join_few(sources: int, rows: int) -> int:
+    """Count the rows to normalize as the source: a domain with too few joins the other one.
+
+    Example:
+        >>> _join_few(sources=20, rows=64), _join_few(15, rows=64), _join_few(60, rows=64)
+        (20, 0, 64)
+    """
+    fewest = max(2, min(_FEWEST_ROWS, _SMALLEST_SHARE * rows))  # one has no variance
+    if rows - sources < fewest:
+        return rows
+    return 0 if sources < fewest else sources
 
 
 def _restore_rows(
@@ -156,14 +170,13 @@ def _restore_rows(
 ) -> Prediction | None:
     """Put the rows of a prediction into the order of the input."""
     order = network.__dict__.pop("row_order", None)
-    _tell_layers(network, sources=0)
+    for layer in _find_layers(network):
+        layer.sources, layer.joins_source = 0, False
     if order is None or prediction is None:
         return prediction
     back = torch.argsort(order)
     return Prediction(*(each[back] for each in prediction))
 
 
-def _tell_layers(network: nn.Module, sources: int) -> None:
-    for layer in network.modules():
-        if isinstance(layer, BatchNormByDomain):
-            layer.sources = sources
+def _find_layers(network: nn.Module) -> list[BatchNormByDomain]:
+    return [layer for layer in network.modules() if isinstance(layer, BatchNormByDomain)]

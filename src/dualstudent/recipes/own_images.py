@@ -220,7 +220,20 @@ def _count_samples(check: DataCheck, data: Table) -> tuple[int, int]:
         given -= check.labeled_copies
         unlabeled = unlabeled and max(1, unlabeled - check.unlabeled_copies)
     labeled = count_labeled(data.get("labels", "all"), given, len(check.labeled))
+    if check.adapts:
+        return labeled, _count_of_target(check, unlabeled, labeled, labeled < given)
     return labeled, unlabeled + given - labeled
+
+
+def _count_of_target(check: DataCheck, unlabeled: int, labeled: int, hides: bool) -> int:
+    """Count the images of the target that unsupervised terms are sure to use.
+
+    If all labels are used, and all of the target have one, these are all of the target.
+    """
+    known = max(1, sum(check.labeled_target.values()) - check.labeled_copies)
+    if not hides:
+        return unlabeled or known
+    return max(1, unlabeled + max(0, known - labeled))
 
 
 def _choose_data(

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from dualstudent.data.batching.loader import BatchLoader
 from dualstudent.data.broken import BrokenSamples
@@ -18,7 +19,7 @@ from dualstudent.errors import UserError
 from dualstudent.generators import preserve_rng, seed_rng
 from dualstudent.methods import Method, StudentLoss, Task, find_method
 from dualstudent.networks.build import build_network, is_ours
-from dualstudent.networks.network import Network
+from dualstudent.networks.network import Network, find_frozen
 from dualstudent.optimization.optimizers import clip_gradient, set_learning_rate
 from dualstudent.optimization.schedules import Schedule
 from dualstudent.prediction import check_prediction
@@ -242,6 +243,8 @@ class Trainer:
         _check_strong_views(method, self.data)
         _check_normalization(recipe, self.data)
         _check_domains(recipe, self.data)
+        if method.lone_unlabeled and not self.data.fully_labeled:
+            _check_batch_norm(method, recipe, self.team.shard.world_size)
         return method
 
     def _check_later_stages(self) -> None:
@@ -478,6 +481,20 @@ def _check_domains(recipe: Recipe, data: PreparedData) -> None:
             "network.batch_norm = 'by-domain' does not go with device.sync_batch_norm, which would "
             "normalize both domains together; leave one of them out"
         )
+
+
+def _check_batch_norm(method: Method, recipe: Recipe, processes: int) -> None:
+    """Check that batch norm gets two unlabeled samples in a pass: one alone has no variance."""
+    count = recipe.batch.size - recipe.batch.labeled
+    norms = (each for each in method.modules() if isinstance(each, _BatchNorm))
+    if count > processes or find_frozen(method).issuperset(norms):
+        return
+    raise UserError(
+        f"method.name = {method.settings.name!r}: its networks get the unlabeled samples of a "
+        f"batch alone, and their batch norm needs {processes + 1} of them or more (of two domains, "
+        f"of the target), not {count}; give more, or use a network without batch norm, such as "
+        "network.name = 'mlp' with norm = 'layer'"
+    )
 
 
 def _synchronize_batch_norm(method: Method, device: torch.device) -> None:

@@ -73,6 +73,15 @@ def test_columns_can_be_named(folder: Path) -> None:
     assert told(list_table(saved(folder, text), columns))[2] == ("3.png", "cat", "test")
 
 
+def test_a_column_of_domains_can_be_named_or_ignored(folder: Path) -> None:
+    rows = ["path,label,domain,where", "1.png,cat,a.org,source", "2.png,dog,b.org,source"]
+    table = saved(folder, "\n".join([*rows, "3.png,,b.org,Target\n"]))
+    with pytest.raises(UserError, match=r"line 2 is of the domain 'a\.org'.*data\.domain_column"):
+        list_table(table)
+    assert list_table(table, Columns(domain="where")).targets == (False, False, True)
+    assert not list_table(table, Columns(domain="")).adapts
+
+
 def test_of_several_usual_names_the_first_counts(folder: Path) -> None:
     text = "class,image,path,label\n0,x,1.png,cat\n1,y,2.png,dog\n"
     assert list_table(saved(folder, text)).classes == ("cat", "dog")
@@ -159,7 +168,7 @@ def test_of_very_many_mistakes_ten_are_named(folder: Path) -> None:
         list_table(saved(folder, "path,label\n" + 15 * ",b\n"))
 
 
-@pytest.mark.parametrize("column", ["path", "label", "part"])
+@pytest.mark.parametrize("column", ["path", "label", "part", "domain"])
 def test_a_named_column_that_is_not_there(folder: Path, column: str) -> None:
     table = saved(folder, "path,label\n1.png,a\n2.png,b\n")
     with pytest.raises(UserError, match=r"nowhere; .* path, label"):

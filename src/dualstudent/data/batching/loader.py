@@ -87,7 +87,7 @@ class BatchLoader:
         if self._gather is not None:
             indices, views = self._gather(indices), [self._gather(view) for view in views]
         labels = self._labels[indices]
-        domains = torch.zeros_like(labels)
+        domains = torch.ones_like(labels)
         if self._is_target is not None:
             domains = self._is_target[indices].long()
         if self._mark:

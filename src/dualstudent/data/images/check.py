@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dualstudent.data.images.cache import DecodedImages
 from dualstudent.data.images.duplicates import find_exact_duplicates, find_near_duplicates
-from dualstudent.data.images.listing import Listing, is_text
+from dualstudent.data.images.listing import Listing, is_text, name_lost_classes
 from dualstudent.data.splits import count_labeled
 from dualstudent.data.transforms.symmetry import may_be_mirrored
 
@@ -242,6 +242,8 @@ def _check_domains(images: DecodedImages) -> Iterable[Finding]:
             "be labels",
         )
     target = [i for i in (*listing.labeled, *listing.unlabeled) if listing.targets[i]]
+    if lost := name_lost_classes({listing.labels[i] for i in target}, listing.classes):
+        yield Finding("warning", lost)
     source_is_gray = _looks_gray(images, listing.labeled_source)
     if source_is_gray != _looks_gray(images, target):
         gray, color = ("source", "target") if source_is_gray else ("target", "source")

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
@@ -10,6 +10,7 @@ from typing import get_args
 from dualstudent.data.datasets import Part
 from dualstudent.errors import UserError, raise_problems
 
+_NAMED = 5  # of the classes that a target lacks
 UNKNOWN = ("-1", "nan")  # what programs write where there is no label
 
 
@@ -171,6 +172,29 @@ class Listing:
                     f"the test image {path} has no label; label it, or move it to the unlabeled "
                     "images"
                 )
+
+
+def name_lost_classes(of_target: Collection[int], classes: Sequence[str]) -> str | None:
+    """Say which classes a target lacks although all of it is labeled; None if there are none.
+
+    Args:
+        of_target: the labels of the target that occur, −1 for unlabeled.
+        classes: the names of the C classes, which the source has.
+
+    Example:
+        >>> name_lost_classes({0, -1}, ["cat", "dog"])
+        >>> name_lost_classes({0}, ["cat", "dog"])[:43]
+        "all of the target is labeled, none as 'dog'"
+    """
+    lost = [repr(name) for label, name in enumerate(classes) if label not in of_target]
+    if -1 in of_target or not lost:
+        return None
+    named = ", ".join(lost[:_NAMED] + ["…"] * (len(lost) > _NAMED))
+    return (
+        f"all of the target is labeled, none as {named}: methods that ask for equally "
+        "frequent classes, such as shot, would predict what is not there; take these classes out "
+        "of the source, or set the weight of that term to 0"
+    )
 
 
 def is_text(name: str) -> bool:

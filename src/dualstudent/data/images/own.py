@@ -18,7 +18,7 @@ from dualstudent.data.images.tables import Columns, list_table
 from dualstudent.data.paths import RIGHTS_TO_IMAGES, path_exists
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import ImageSamples
-from dualstudent.data.splits import choose_held_out, choose_labeled
+from dualstudent.data.splits import choose_held_out, choose_labeled, prefer_unlabeled
 from dualstudent.data.transforms.normalization import Normalization
 from dualstudent.data.transforms.policy import Transforms
 from dualstudent.errors import UserError
@@ -114,7 +114,7 @@ def prepare_files(
     Args:
         images: decoded images of a listing from :func:`list_images`.
         labels: number or share of labels to train with, or "all"; images with other labels
-            count as unlabeled.
+            count as unlabeled; those of the source are not used then.
         validation: share of the labels to hold out for evaluation; 0 if there is a test part.
             Copies of held-out images are not used for training.
         seed: seed of the choice.
@@ -133,26 +133,28 @@ def prepare_files(
     tested = hidden = torch.arange(trained, len(listing))
     if validation:
         tested, hidden = _hold_out(source, validation, seed, spare_target)
-    labeled = available = _exclude(hidden, 0, known)
+    labeled = _exclude(hidden, 0, known)
     if labels != "all":
-        labeled = choose_labeled(source, labels, seed, available)
+        labeled = choose_labeled(source, labels, seed, labeled)
     given = torch.full((trained,), -1)
     given[labeled] = truth[labeled]
-    unlabeled = _exclude(torch.cat([hidden, labeled]), 0, trained)
-    fully_labeled = not listing.unlabeled and len(labeled) == len(available)
+    used, is_target = _exclude(hidden, 0, trained), None
+    if listing.adapts:
+        is_target = torch.tensor(listing.targets[:trained])
+        used = used[is_target[used]]
     select = partial(_select_samples, images, transforms, normalization)
     return PreparedData(
         listing.classes,
         select(torch.arange(trained)),
         given,
         labeled,
-        labeled if fully_labeled else unlabeled,
+        prefer_unlabeled(used, given),
         select(tested),
         truth[tested],
         source,
         tuple(listing.paths[index] for index in tested.tolist()),
         len(images.unreadable),
-        is_target=torch.tensor(listing.targets[:trained]) if listing.adapts else None,
+        is_target=is_target,
     )
 
 

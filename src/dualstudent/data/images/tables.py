@@ -30,17 +30,19 @@ _MOST_ROWS = 10_000_000  # a small Parquet file may hold any number of equal row
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of the columns; None for the first of the usual names that exists.
+    """Names of the columns; None for the first of the usual names that exists, "" for none.
 
     Attributes:
         path: paths of images, relative to the table; usual: path, file, filename, …, image.
         label: labels, blank where unlabeled; usual: label, class, category, target.
         part: train or test, blank for train; usual: part, split; may be missing.
+        domain: source or target; usual: domain; may be missing.
     """
 
     path: str | None = None
     label: str | None = None
     part: str | None = None
+    domain: str | None = None
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,10 @@ def _find_problem(row: _Row) -> str | None:
             "(validation is taken from the labeled images)"
         )
     if row.domain not in (None, "source", "target"):
-        return f"{row.where} is of the domain {row.domain!r}; use source or target"
+        return (
+            f"{row.where} is of the domain {row.domain!r}; use source or target "
+            "(data.domain_column names another column, '' none)"
+        )
     if row.label.casefold() in UNKNOWN:
         return f"{row.where} has label {row.label}; leave the label blank where there is none"
     return None
@@ -282,6 +287,7 @@ def _find_columns(table: Path, header: Sequence[str], columns: Columns) -> tuple
     path = _find_column(names, columns.path, PATH_NAMES)
     label = _find_column(names, columns.label, LABEL_NAMES)
     part = _find_column(names, columns.part, PART_NAMES)
+    domain = _find_column(names, columns.domain, (DOMAIN_NAME,))
     if columns.label is None and set(names) >= _OF_PREDICTIONS:
         raise UserError(
             f"{table}: holds predictions, not labels (it has the columns "
@@ -292,6 +298,7 @@ def _find_columns(table: Path, header: Sequence[str], columns: Columns) -> tuple
         ("path", path, columns.path, PATH_NAMES),
         ("label", label, columns.label, LABEL_NAMES),
         ("part", part, columns.part, ()),
+        ("domain", domain, columns.domain, ()),
     ):
         if place is None and (chosen or usual):
             raise UserError(
@@ -299,10 +306,9 @@ def _find_columns(table: Path, header: Sequence[str], columns: Columns) -> tuple
                 f"{', '.join(header) or 'none'} (separated by commas, semicolons or tabs). Another "
                 f"name is set by check --{kind}-column and by data.{kind}_column"
             )
-    others = (_find_column(names, None, (name,)) for name in (DOMAIN_NAME, EVENT_NAME))
-    return path, label, part, *others
+    return path, label, part, domain, _find_column(names, None, (EVENT_NAME,))
 
 
 def _find_column(names: Sequence[str], chosen: str | None, usual: Iterable[str]) -> int | None:
-    wanted = [chosen.strip().lower()] if chosen else usual
+    wanted = usual if chosen is None else filter(None, [chosen.strip().lower()])
     return next((names.index(name) for name in wanted if name in names), None)
