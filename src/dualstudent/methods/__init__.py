@@ -105,6 +105,19 @@ def list_settings(name: object) -> set[str]:
     return set(_BY_NAME[name].Settings.model_fields) if name in _BY_NAME else set()
 
 
+def list_defaults(name: object) -> dict[str, Any]:
+    """Return the settings of one of our methods that have a default; empty for any other name.
+
+    Example:
+        >>> list_defaults("fixmatch")["pseudo_label_threshold"]
+        0.95
+    """
+    if not isinstance(name, str) or name not in _BY_NAME:
+        return {}
+    fields = _BY_NAME[name].Settings.model_fields
+    return {key: field.default for key, field in fields.items() if not field.is_required()}
+
+
 def _validate_any(
     value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo
 ) -> MethodSettings:
@@ -197,5 +210,6 @@ __all__ = [
     "TemporalSmoothNeighbors",
     "TemporalSmoothNeighborsSettings",
     "VATSettings",
+    "list_defaults",
     "list_settings",
 ]
