@@ -93,7 +93,7 @@ def test_guesses_are_sharpened_by_the_power_of_the_definition() -> None:
 
 def test_a_small_temperature_makes_labels_of_guesses_and_not_nan() -> None:
     p = np.array([[0.3, 0.25, 0.25, 0.2], [0.4, 0.4, 0.1, 0.1]])  # 0.4 ** 200 is 0 in float32
-    expected = [[1, 0, 0, 0], [0.5, 0.5, 0, 0]]
+    expected = np.array([[1, 0, 0, 0], [0.5, 0.5, 0, 0]])
     np.testing.assert_allclose(guess(p, temperature=0.005), expected, atol=1e-4)
 
 

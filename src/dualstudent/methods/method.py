@@ -132,6 +132,7 @@ class Method(nn.Module, ABC):
         views: the views that the method needs; of an instance, those of its settings.
         steady: whether the same parameters get a gradient in every step.
         target_terms: names of loss terms that must not depend on samples of the source domain.
+        thresholds: names of settings that a top probability must reach for a sample to teach.
     """
 
     settings: MethodSettings
@@ -140,6 +141,7 @@ class Method(nn.Module, ABC):
     views: Views = TWO_VIEWS
     steady: ClassVar[bool] = True
     target_terms: ClassVar[frozenset[str]] = frozenset()
+    thresholds: ClassVar[frozenset[str]] = frozenset()
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

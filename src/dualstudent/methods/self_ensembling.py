@@ -63,6 +63,7 @@ class SelfEnsembling(TeacherMethod):
     summary = "self-ensembling: an average of past weights teaches the target where confident"
     Settings = SelfEnsemblingSettings
     target_terms = frozenset({"consistency", "balance"})
+    thresholds = frozenset({"teacher_threshold"})
     settings: SelfEnsemblingSettings
     views = Views(labeled=("weak",), unlabeled=("weak", "weak"))
 
