@@ -89,6 +89,16 @@ def find_method(settings: MethodSettings) -> type[Method]:
     return cast(type[Method], found)
 
 
+def needs_strong_views(settings: MethodSettings) -> bool:
+    """Return whether the method with these settings learns from strong views.
+
+    Example:
+        >>> needs_strong_views(SupervisedSettings()), needs_strong_views(FixMatchSettings())
+        (False, True)
+    """
+    return any("strong" in policies for policies in find_method(settings).choose_views(settings))
+
+
 def list_settings(name: object) -> set[str]:
     """Return the keys of the settings of a method; empty if there is none of that name.
 
@@ -212,4 +222,5 @@ __all__ = [
     "VATSettings",
     "list_defaults",
     "list_settings",
+    "needs_strong_views",
 ]
