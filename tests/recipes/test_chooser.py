@@ -14,7 +14,7 @@ from dualstudent.networks.quick_cnn import QuickCNNSettings
 from dualstudent.networks.whitened_cnn import WhitenedCNNSettings
 from dualstudent.recipes import chooser
 from dualstudent.recipes.chooser import ImageFacts, choose_recipe, has_fast_bfloat16
-from dualstudent.recipes.reading import validate
+from dualstudent.recipes.reading import apply_changes, validate
 from dualstudent.recipes.schema import Recipe
 from dualstudent.settings import Table
 
@@ -166,6 +166,18 @@ def test_strong_views_are_changed_far_more_than_weak_ones() -> None:
     assert recipe.method.name == "fixmatch"
     assert weak == Transform(translate=64 // 14, jitter=(0, 0, 1, 0.5))  # a photo of any color
     assert all((strong.cutout, any(strong.affine), strong.randaugment))
+
+
+def test_weak_views_of_any_color_are_told_with_how_to_keep_the_colors() -> None:
+    assert "[0, 0, 0, 0]" in choose_recipe(FACTS).reasons["transforms.weak.jitter"]
+    kept = apply_changes({}, ["transforms.weak.jitter=[0, 0, 0, 0]"])
+    assert not any(chosen(kept).transforms.weak.jitter)
+    assert choose_recipe(FACTS, kept).reasons["transforms.weak.jitter"] == "as you set it"
+    for known in ({"channels": 1}, {"on_features": True}, {"tuned": "efficientnet-lite2"}):
+        wanted = {"trunk": {"name": "efficientnet-lite0"}} if "on_features" in known else {}
+        assert (
+            "transforms.weak.jitter" not in choose_recipe(replace(FACTS, **known), wanted).reasons
+        )
 
 
 def test_images_with_other_channels_than_gray_or_colors_have_strong_views_too() -> None:

@@ -387,7 +387,8 @@ def _choose_views(facts: ImageFacts, method: str) -> tuple[Table, dict[str, str]
     if facts.channels == 3 and not (facts.on_features or facts.tuned):  # these know colors
         weak["jitter"] = _COLOR
         reasons["transforms.weak.jitter"] = (
-            "with few labels a network would learn the colors that these few images happen to have"
+            "any saturation and hue, as few labels would teach the colors that these images happen "
+            "to have; where classes differ by color, set [0, 0, 0, 0]"
         )
     if uses_strong_views(method):
         reasons["transforms.strong.randaugment"] = (
