@@ -4,10 +4,12 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
-from dualstudent import Transform
+from dualstudent import DualStudentClassifier, Transform, prepare_arrays
+from dualstudent.estimator.recipe import build_recipe
 from dualstudent.methods import METHODS, FixMatchSettings
 from dualstudent.networks.build import build_network
 from dualstudent.networks.quick_cnn import QuickCNNSettings
@@ -229,6 +231,27 @@ def test_every_method_can_be_asked_for(method: Any) -> None:
     assert settings["name"] == name
     assert settings.get("average_from", 6) == 6  # three quarters of the epochs
     assert settings.get("classification_average", "labeled") == "labeled"
+
+
+@pytest.mark.parametrize(
+    ("method", "of_images", "of_vectors"), [("ict", 10, 10), ("mixmatch", 75, 1)]
+)
+def test_weights_of_mixtures_suit_short_trainings(
+    method: str, of_images: float, of_vectors: float
+) -> None:
+    asked: Table = {"method": {"name": method}}
+    on_features = asked | {"trunk": {"name": "efficientnet-lite0"}}
+    made = [chosen(asked), chosen(on_features, on_features=True), build_for_vectors(method)]
+    found = [recipe.method.model_dump()["consistency_weight"] for recipe in made]
+    assert found == [of_images, of_vectors, of_vectors]
+    stated: Table = {"method": {"name": method, "consistency_weight": 7}}
+    assert chosen(stated).method.model_dump()["consistency_weight"] == 7
+
+
+def build_for_vectors(method: str) -> Recipe:
+    """The recipe of the estimator for feature vectors."""
+    parameters = DualStudentClassifier(method=method).get_params()
+    return build_recipe(parameters, prepare_arrays(np.eye(4), [0, 1, -1, -1]), seed=0)
 
 
 def test_the_perturbation_of_vat_goes_with_the_number_of_pixels() -> None:
