@@ -73,6 +73,16 @@ def test_settings_of_a_method_go_to_those_that_have_them() -> None:
     assert remark.startswith(f"{change} is set for dual-student;")
 
 
+def test_all_methods_average_the_cross_entropy_as_the_method_of_the_recipe_does() -> None:
+    small = ("data.source=digits-8x8", "data.images=200", "network.widths=[8, 16]")
+    request = ComparisonRequest(
+        ("fixmatch", "mean-teacher"), "few-labels", labels=(50,), seeds=1, changes=small
+    )
+    recipes = plan_comparison(request).recipes.values()
+    averages = [recipe.method.model_dump()["classification_average"] for recipe in recipes]
+    assert averages == ["labeled", "labeled"]
+
+
 def test_a_row_may_have_settings_of_its_own_and_then_a_folder_of_its_own() -> None:
     rows = ("dual-student", "dual-student:stabilization_weight=7:label_smoothing=0.1", "supervised")
     shared = "method.label_smoothing=0.2"
