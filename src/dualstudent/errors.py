@@ -25,7 +25,7 @@ class DataWarning(UserWarning):
 
 
 class NotKeptWarning(UserWarning):
-    """Settings of a recipe are not kept, because they belong to the method it had before."""
+    """Settings of a recipe, or defaults of a method, are not kept with another method."""
 
 
 class RunsFailed(UserError):

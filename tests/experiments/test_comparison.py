@@ -16,6 +16,7 @@ from dualstudent.experiments import lengths
 from dualstudent.experiments.compare import run_comparison
 from dualstudent.experiments.comparison import plan_comparison
 from dualstudent.experiments.request import ComparisonRequest
+from dualstudent.experiments.rows import make_ceiling
 from dualstudent.experiments.schema import Cell
 from dualstudent.recipes.own_images import (
     complete_recipe,
@@ -31,6 +32,7 @@ from tests.support.made_runs import line, made_run, network
 from tests.support.mirrored import write_lights
 from tests.support.recipes import SMALL, small_recipe
 
+SMALL_DEMO = (*SMALL, "network.widths=[8, 16]", "transforms.strong.translate=2")
 REQUEST = ComparisonRequest(
     ("dual-student", "supervised"), "digits", labels=(50, 100), seeds=2, changes=SMALL
 )
@@ -79,6 +81,33 @@ def test_settings_of_a_method_go_to_those_that_have_them() -> None:
     assert method["classification_average"] == "batch"
     (remark,) = comparison.remarks
     assert remark.startswith(f"{change} is set for dual-student;")
+
+
+def test_all_methods_average_the_cross_entropy_as_the_method_of_the_recipe_does() -> None:
+    small = ("data.source=digits-8x8", "data.images=200", "network.widths=[8, 16]")
+    request = ComparisonRequest(
+        ("fixmatch", "mean-teacher"), "few-labels", labels=(50,), seeds=1, changes=small
+    )
+    recipes = plan_comparison(request).recipes.values()
+    averages = [recipe.method.model_dump()["classification_average"] for recipe in recipes]
+    assert averages == ["labeled", "labeled"]
+
+
+def test_methods_that_average_the_cross_entropy_differently_are_a_remark() -> None:
+    supervised = dataclasses.replace(REQUEST, recipe="demo-supervised", changes=SMALL_DEMO, seeds=1)
+    different = dataclasses.replace(supervised, methods=("dual-student", "supervised", "fixmatch"))
+    (remark,) = [each for each in plan_comparison(different).remarks if "averaged" in each]
+    assert "over the batch for dual-student, over its labeled samples for fixmatch;" in remark
+    alike = (*SMALL_DEMO, "method.classification_average=labeled")
+    remarks = plan_comparison(dataclasses.replace(different, changes=alike)).remarks
+    assert not any("averaged" in each for each in remarks)
+
+
+@pytest.mark.parametrize(("kept", "view"), [(0, "weak"), (2, "strong")])
+def test_the_ceiling_learns_from_the_views_that_are_kept_of_a_trunk(kept: int, view: str) -> None:
+    heads = ("trunk.name=efficientnet-lite0", "network.name=mlp", f"trunk.strong_views={kept}")
+    ceiling = make_ceiling(load_recipe("compare", [*heads, "method.name=dual-student"]))
+    assert f"method.view={view}" in ceiling.changes
 
 
 def test_a_row_may_have_settings_of_its_own_and_then_a_folder_of_its_own() -> None:

@@ -144,6 +144,10 @@ def test_dual_student_has_the_settings_of_the_paper(where: tuple[str, str, str])
             ("table1", "Deep CT (600)", "4k labels"),
             {"name": "deep-co-training", "cotraining_weight": 10, "difference_weight": 0.5},
         ),
+        *(
+            ((table, "Deep CT (600)", column), {"classification_average": "labeled"})
+            for table, column in (("table1", "4k labels"), ("table2", "10k labels"))
+        ),
         (
             ("table1", "CS", "all labels"),
             {"name": "cs", "consistency_weight": 10, "mutual_consistency_weight": 100},

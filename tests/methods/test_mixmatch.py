@@ -75,6 +75,28 @@ def test_terms_are_those_of_the_definition(settings: MixMatchSettings, seed: int
     assert ramped == pytest.approx(expected, rel=1e-5)
 
 
+def guess(p: Array, temperature: float) -> Array:
+    """The guessed labels in float32 where both views of the samples have the predictions ``p``."""
+    student = LinearSoftmax(0, *p.shape).float()
+    with torch.no_grad():
+        student.weight.copy_(torch.from_numpy(np.log(p)).T)
+    method = MixMatch([student], MixMatchSettings(temperature=temperature))
+    sharp: Array = method._guess_labels(torch.eye(len(p)).repeat(2, 1)).numpy()
+    return sharp
+
+
+def test_guesses_are_sharpened_by_the_power_of_the_definition() -> None:
+    p = np.array([[0.5, 0.3, 0.2], [0.1, 0.1, 0.8], [1 / 3, 1 / 3, 1 / 3]])
+    expected = p**2 / (p**2).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(guess(p, temperature=0.5), expected, rtol=1e-5)
+
+
+def test_a_small_temperature_makes_labels_of_guesses_and_not_nan() -> None:
+    p = np.array([[0.3, 0.25, 0.25, 0.2], [0.4, 0.4, 0.1, 0.1]])  # 0.4 ** 200 is 0 in float32
+    expected = np.array([[1, 0, 0, 0], [0.5, 0.5, 0, 0]])
+    np.testing.assert_allclose(guess(p, temperature=0.005), expected, atol=1e-4)
+
+
 def test_if_all_samples_are_labeled_they_are_guessed_as_well() -> None:
     labels, settings = [0, 2, 1], MixMatchSettings()
     batch = points(labels, second_rows=3, unlabeled=torch.ones(3, dtype=torch.bool))

@@ -4,17 +4,19 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
-from dualstudent import Transform
+from dualstudent import DualStudentClassifier, Transform, prepare_arrays
+from dualstudent.estimator.recipe import build_recipe
 from dualstudent.methods import METHODS, FixMatchSettings
 from dualstudent.networks.build import build_network
 from dualstudent.networks.quick_cnn import QuickCNNSettings
 from dualstudent.networks.whitened_cnn import WhitenedCNNSettings
 from dualstudent.recipes import chooser
 from dualstudent.recipes.chooser import ImageFacts, choose_recipe, has_fast_bfloat16
-from dualstudent.recipes.reading import validate
+from dualstudent.recipes.reading import apply_changes, validate
 from dualstudent.recipes.schema import Recipe
 from dualstudent.settings import Table
 
@@ -168,6 +170,18 @@ def test_strong_views_are_changed_far_more_than_weak_ones() -> None:
     assert all((strong.cutout, any(strong.affine), strong.randaugment))
 
 
+def test_weak_views_of_any_color_are_told_with_how_to_keep_the_colors() -> None:
+    assert "[0, 0, 0, 0]" in choose_recipe(FACTS).reasons["transforms.weak.jitter"]
+    kept = apply_changes({}, ["transforms.weak.jitter=[0, 0, 0, 0]"])
+    assert not any(chosen(kept).transforms.weak.jitter)
+    assert choose_recipe(FACTS, kept).reasons["transforms.weak.jitter"] == "as you set it"
+    for known in ({"channels": 1}, {"on_features": True}, {"tuned": "efficientnet-lite2"}):
+        wanted = {"trunk": {"name": "efficientnet-lite0"}} if "on_features" in known else {}
+        assert (
+            "transforms.weak.jitter" not in choose_recipe(replace(FACTS, **known), wanted).reasons
+        )
+
+
 def test_images_with_other_channels_than_gray_or_colors_have_strong_views_too() -> None:
     strong = chosen(channels=4).transforms.strong
     assert strong.randaugment == 0
@@ -217,6 +231,27 @@ def test_every_method_can_be_asked_for(method: Any) -> None:
     assert settings["name"] == name
     assert settings.get("average_from", 6) == 6  # three quarters of the epochs
     assert settings.get("classification_average", "labeled") == "labeled"
+
+
+@pytest.mark.parametrize(
+    ("method", "of_images", "of_vectors"), [("ict", 10, 10), ("mixmatch", 75, 1)]
+)
+def test_weights_of_mixtures_suit_short_trainings(
+    method: str, of_images: float, of_vectors: float
+) -> None:
+    asked: Table = {"method": {"name": method}}
+    on_features = asked | {"trunk": {"name": "efficientnet-lite0"}}
+    made = [chosen(asked), chosen(on_features, on_features=True), build_for_vectors(method)]
+    found = [recipe.method.model_dump()["consistency_weight"] for recipe in made]
+    assert found == [of_images, of_vectors, of_vectors]
+    stated: Table = {"method": {"name": method, "consistency_weight": 7}}
+    assert chosen(stated).method.model_dump()["consistency_weight"] == 7
+
+
+def build_for_vectors(method: str) -> Recipe:
+    """The recipe of the estimator for feature vectors."""
+    parameters = DualStudentClassifier(method=method).get_params()
+    return build_recipe(parameters, prepare_arrays(np.eye(4), [0, 1, -1, -1]), seed=0)
 
 
 def test_the_perturbation_of_vat_goes_with_the_number_of_pixels() -> None:

@@ -129,6 +129,49 @@ def test_a_recipe_of_a_user_is_told_what_it_does_not_keep(tmp_path: Path) -> Non
     assert recipe.method.model_dump()["classification_average"] == "labeled"
 
 
+def find_average(recipe: Recipe) -> object:
+    return recipe.method.model_dump()["classification_average"]
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "average"),
+    [
+        ("few-labels", "mean-teacher", "labeled"),  # of FixMatch
+        ("few-labels", "freematch", "labeled"),
+        ("svhn-few-labels", "dual-student", "labeled"),
+        ("cifar10", "fixmatch", "batch"),  # of Dual Student
+        ("cifar10", "pi", "batch"),
+        ("mnist", "dual-student", "batch"),  # its own: the recipe's method has no such setting
+        ("mnist", "fixmatch", "labeled"),
+    ],
+)
+def test_an_average_that_a_recipe_leaves_to_its_method_holds_for_all(
+    name: str, method: str, average: str
+) -> None:
+    assert find_average(load_recipe(name, [f"method.name={method}"])) == average
+
+
+def test_an_average_that_a_method_would_not_have_alone_is_said_in_one_line(tmp_path: Path) -> None:
+    with pytest.warns(NotKeptWarning) as said:
+        load_recipe("few-labels", ["method.name=mean-teacher"])
+    (warning,) = said
+    assert str(warning.message) == (
+        "settings: method.name = 'mean-teacher' gets classification_average = 'labeled', as "
+        "'fixmatch' in this recipe, so that methods are compared fairly; alone it would have "
+        "'batch'"
+    )
+    (tmp_path / "mine.toml").write_text('extends = "few-labels"\n[method]\nname = "pi"\n')
+    with pytest.warns(NotKeptWarning, match=r"mine\.toml: method\.name = 'pi' gets .*'labeled'"):
+        assert find_average(load_recipe(tmp_path / "mine.toml")) == "labeled"
+
+
+@pytest.mark.filterwarnings("error::dualstudent.errors.NotKeptWarning")
+@pytest.mark.parametrize("average", ["batch", "labeled"])
+def test_an_average_that_the_user_states_is_used_without_a_word(average: str) -> None:
+    stated = ["method.name=mean-teacher", f"method.classification_average={average}"]
+    assert find_average(load_recipe("few-labels", stated)) == average
+
+
 def test_settings_of_a_new_method_are_kept_in_any_order() -> None:
     recipe = load_recipe("digits", ["method.decay=0.9", "method.name=mean-teacher"])
     assert recipe.method.model_dump()["decay"] == 0.9

@@ -25,6 +25,7 @@ from dualstudent.training.callbacks import Callback
 from dualstudent.training.checkpoint import read_tensors
 from dualstudent.training.model import evaluate_run, load_trained
 from dualstudent.training.trainer import LossNotFinite, Trainer
+from tests.support.together import make_recipe, make_vectors
 
 MLP: dict[str, Any] = {"name": "mlp", "hidden": [32]}
 
@@ -157,3 +158,49 @@ def test_strong_views_that_nothing_would_perturb_are_refused(
     with pytest.raises(UserError, match=r"'dual-student' learns from strong views.*transforms"):
         Trainer(asked, prepare_arrays(images, known))
     Trainer(asked, prepare_arrays(images, known, **views))
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "threshold"),
+    [
+        ("fixmatch", ["method.label_smoothing=0.1"], "pseudo_label_threshold = 0.95"),
+        ("flexmatch", ["method.label_smoothing=0.1"], "pseudo_label_threshold = 0.95"),
+        ("self-ensembling", ["method.label_smoothing=0.1"], "teacher_threshold = 0.9684"),
+        (
+            "multiple-student",
+            ["method.label_smoothing=0.1", "method.confidence_threshold=0.94"],
+            "confidence_threshold = 0.94",
+        ),
+    ],
+)
+def test_a_threshold_that_smoothed_labels_do_not_let_students_reach_is_a_warning(
+    method: str, settings: list[str], threshold: str
+) -> None:
+    data = make_vectors()
+    assert len(data.classes) == 9  # labels ask for 0.9 + 0.1 / 9
+    with pytest.warns(UserWarning, match="label_smoothing") as said:
+        Trainer(make_recipe(method, *settings), data)
+    (warning,) = said
+    assert str(warning.message) == (
+        f"method.{threshold} may never be reached: with method.label_smoothing = 0.1 and 9 "
+        "classes the labels ask for a top probability of 0.9111; use a threshold below that, or no "
+        "label smoothing"
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [
+        ("fixmatch", []),
+        ("fixmatch", ["method.label_smoothing=0.05"]),  # they ask for 0.956
+        ("fixmatch", ["method.label_smoothing=0.1", "method.pseudo_label_threshold=0.9"]),
+        ("dual-student", ["method.label_smoothing=0.1"]),
+        ("freematch", ["method.label_smoothing=0.5"]),  # its threshold follows its confidence
+        ("adamatch", ["method.label_smoothing=0.5"]),
+        ("pi", ["method.label_smoothing=0.5"]),  # its threshold is that of reports
+    ],
+)
+def test_a_threshold_that_can_be_reached_is_used_without_a_word(
+    method: str, settings: list[str]
+) -> None:
+    Trainer(make_recipe(method, *settings), make_vectors())

@@ -254,6 +254,39 @@ def test_a_network_for_images_is_refused_before_anything_is_computed() -> None:
         load_recipe("demo", ["trunk.name=efficientnet-lite0", "network.name=quick-cnn"])
 
 
+HEADS = ("trunk.name=efficientnet-lite0", "network.name=mlp", "trunk.strong_views=0")
+
+
+@pytest.mark.parametrize(
+    "method", ["method.name=fixmatch", 'method={name="supervised", view="strong"}']
+)
+def test_a_method_that_no_strong_views_are_kept_for_is_refused_before_anything_is_computed(
+    method: str,
+) -> None:
+    with pytest.raises(UserError, match=r"trunk\.strong_views = 0, .* learns from strong views"):
+        load_recipe("compare", [*HEADS, method])
+
+
+def test_methods_of_weak_views_need_no_strong_ones_of_a_trunk() -> None:
+    recipe = load_recipe("compare", [*HEADS, "method.name=supervised"])
+    assert recipe.trunk is not None
+    assert recipe.trunk.strong_views == 0
+
+
+@pytest.mark.usefixtures("nothing_computed")
+def test_train_refuses_no_strong_views_before_it_computes_features(
+    place: Path, command: Command
+) -> None:
+    write_digits(place / "refused", labeled=3, unlabeled=8, test=4)
+    code, _, messages = command(
+        "train", "--data", "refused", *SETTINGS, "--set", "trunk.strong_views=0"
+    )
+    *_, error = messages.splitlines()  # after warnings of so few labels
+    assert code == 2
+    assert "trunk.strong_views = 0" in error
+    assert "transforms.strong" not in error
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

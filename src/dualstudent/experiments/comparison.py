@@ -295,6 +295,7 @@ def _list_remarks(
                 )
     if request.data is not None and len(request.methods) > 1:
         remarks.append("Each method has the views, learning rate and weights that suit it.")
+    remarks += _explain_averages(recipes)
     trunks = {recipe.trunk.name for recipe in recipes.values() if recipe.trunk is not None}
     remarks += [f"All learn from the features of {trunk}, which is frozen." for trunk in trunks]
     data = [recipe.data for cell, recipe in recipes.items() if cell.row != CEILING]
@@ -307,6 +308,22 @@ def _list_remarks(
             "One seed has no spread: no intervals and no p-values; use --seeds 2 or more."
         )
     return remarks
+
+
+def _explain_averages(recipes: Mapping[Cell, Recipe]) -> list[str]:
+    """Say which methods average ℒ_cls over what, if not all do alike: their weights differ then."""
+    rows: dict[str, dict[str, None]] = {}
+    for cell, recipe in recipes.items():
+        average = getattr(recipe.method, "classification_average", None)
+        if average in ("batch", "labeled"):  # methods of others may mean anything by it
+            rows.setdefault(average, {})[cell.row] = None
+    if len(rows) < 2:
+        return []
+    batch, labeled = (", ".join(rows[average]) for average in ("batch", "labeled"))
+    return [
+        f"The cross entropy is averaged over the batch for {batch}, over its labeled samples for "
+        f"{labeled}; --set method.classification_average=labeled makes them alike."
+    ]
 
 
 def _find_file(request: ComparisonRequest) -> Path:

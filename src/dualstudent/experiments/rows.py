@@ -90,7 +90,8 @@ def make_ceiling(shared: Recipe) -> Row:
     Args:
         shared: what all rows share.
     """
-    view = "weak" if shared.transforms.strong.is_empty else "strong"
+    no_features = shared.trunk is not None and not shared.trunk.strong_views
+    view = "weak" if shared.transforms.strong.is_empty or no_features else "strong"
     changes = (
         "method.name=supervised",
         f"method.view={view}",

@@ -89,6 +89,16 @@ def find_method(settings: MethodSettings) -> type[Method]:
     return cast(type[Method], found)
 
 
+def needs_strong_views(settings: MethodSettings) -> bool:
+    """Return whether the method with these settings learns from strong views.
+
+    Example:
+        >>> needs_strong_views(SupervisedSettings()), needs_strong_views(FixMatchSettings())
+        (False, True)
+    """
+    return any("strong" in policies for policies in find_method(settings).choose_views(settings))
+
+
 def list_settings(name: object) -> set[str]:
     """Return the keys of the settings of a method; empty if there is none of that name.
 
@@ -103,6 +113,19 @@ def list_settings(name: object) -> set[str]:
     if is_import_path(name):
         return set(MethodSettings.model_fields)
     return set(_BY_NAME[name].Settings.model_fields) if name in _BY_NAME else set()
+
+
+def list_defaults(name: object) -> dict[str, Any]:
+    """Return the settings of one of our methods that have a default; empty for any other name.
+
+    Example:
+        >>> list_defaults("fixmatch")["pseudo_label_threshold"]
+        0.95
+    """
+    if not isinstance(name, str) or name not in _BY_NAME:
+        return {}
+    fields = _BY_NAME[name].Settings.model_fields
+    return {key: field.default for key, field in fields.items() if not field.is_required()}
 
 
 def _validate_any(
@@ -197,5 +220,7 @@ __all__ = [
     "TemporalSmoothNeighbors",
     "TemporalSmoothNeighborsSettings",
     "VATSettings",
+    "list_defaults",
     "list_settings",
+    "needs_strong_views",
 ]

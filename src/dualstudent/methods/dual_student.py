@@ -88,6 +88,7 @@ class DualStudent(PairMethod):
 
     summary = "two students that teach each other on stable samples"
     Settings: ClassVar[type[DualStudentOptions]] = DualStudentSettings
+    thresholds = frozenset({"confidence_threshold"})
     settings: DualStudentOptions
 
     def student_loss(

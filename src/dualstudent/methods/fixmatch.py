@@ -66,6 +66,7 @@ class FixMatch(PseudoLabelMethod):
 
     summary = "FixMatch: confident predictions for weak views label the strong views"
     Settings = FixMatchSettings
+    thresholds = frozenset({"pseudo_label_threshold"})
     settings: FixMatchSettings
     average: Tensor
     target: Tensor

@@ -56,6 +56,7 @@ class FlexMatch(PseudoLabelMethod):
 
     summary = "FlexMatch: FixMatch with lower thresholds for classes that are hard to learn"
     Settings = FlexMatchSettings
+    thresholds = frozenset({"pseudo_label_threshold"})
     settings: FlexMatchSettings
     learned: Tensor
 

@@ -134,6 +134,7 @@ class Method(nn.Module, ABC):
         target_terms: names of loss terms that must not depend on samples of the source domain.
         lone_unlabeled: whether a network gets the unlabeled samples of a batch in a pass of their
             own, in which batch norm needs two of them.
+        thresholds: names of settings that a top probability must reach for a sample to teach.
     """
 
     settings: MethodSettings
@@ -143,6 +144,7 @@ class Method(nn.Module, ABC):
     steady: ClassVar[bool] = True
     target_terms: ClassVar[frozenset[str]] = frozenset()
     lone_unlabeled: ClassVar[bool] = False
+    thresholds: ClassVar[frozenset[str]] = frozenset()
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

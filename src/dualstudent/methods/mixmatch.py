@@ -92,5 +92,6 @@ class MixMatch(Method):
         """Guess the label of n unlabeled samples from (2n, …) views: (n, C), probabilities."""
         with freeze_statistics(self.students[0]):
             first, second = self.students[0](views).class_logits.softmax(dim=1).chunk(2)
-        sharp: Tensor = ((first + second) / 2) ** (1 / self.settings.temperature)
-        return sharp / sharp.sum(dim=1, keepdim=True)
+        # As logarithms: a power of 1/T would be 0 for every class where T is small.
+        sharp: Tensor = ((first + second) / 2).log() / self.settings.temperature
+        return sharp.softmax(dim=1)

@@ -31,7 +31,10 @@ class SelfEnsemblingSettings(TeacherOptions):
         3.0, description="λ, weight of what the student learns from the teacher"
     )
     teacher_threshold: float = Field(
-        0.96837722, ge=0, lt=1, description="τ, top probability above which the teacher teaches"
+        0.96837722,
+        ge=0,
+        lt=1,
+        description="τ, top probability above which the teacher teaches; always with 0",
     )
     balance_weight: Weight = Field(
         0.0,
@@ -61,6 +64,7 @@ class SelfEnsembling(TeacherMethod):
     Settings = SelfEnsemblingSettings
     target_terms = frozenset({"consistency", "balance"})
     lone_unlabeled = True
+    thresholds = frozenset({"teacher_threshold"})
     settings: SelfEnsemblingSettings
     views = Views(labeled=("weak",), unlabeled=("weak", "weak"))
 

@@ -34,7 +34,7 @@ class NeighborOptions(ConsistencySettings):
     neighbor_distance: Literal["mean", "sum"] = Field(
         "mean",
         description="‖·‖² as a mean over the features, as in the authors' program, or as a sum, "
-        "which pulls more, and works better in short runs",
+        "which pulls more, and is not the published method",
     )
 
 

@@ -32,6 +32,11 @@ _DUAL_STUDENT = {  # if it is asked for
     "stabilization_weight": 100,
     "confidence_threshold": 0.6,
 }
+# The published 100 and 75 belong to long ramps. With them, short trainings on vectors can end with
+# one class for all: accuracy on iris, 3 seeds, 0.33 to 0.71; with these 0.83 to 0.91. On images ICT
+# does so, too, while MixMatch learns with 75 and less with 1.
+_SHORT_WEIGHTS = {"ict": 10.0}
+_SHORT_WEIGHTS_OF_VECTORS = _SHORT_WEIGHTS | {"mixmatch": 1.0}
 _STEPS, _STEPS_ON_CUDA = 3_000, 20_000
 _GRAY_STEPS = 6_000  # on a CPU, of small gray images: a step takes half as long as in color
 _MANY_UNLABELED = 2_000  # with fewer, 6,000 steps gained nothing
@@ -219,13 +224,17 @@ def suit_method(name: str, epochs: int, shape: tuple[int, ...]) -> Table:
         >>> suit_method("pi+fastswa", 100, (3, 32, 32))
         {'classification_average': 'labeled', 'average_from': 75, 'average_every': 1}
     """
+    on_vectors = len(shape) == 1
     of_vectors = {"name": "mlp", "hidden": [256, 128]}
     chosen = {
         "classification_average": "labeled",  # so that a few labels have enough weight in a batch
         "average_from": max(1, 3 * epochs // 4),
         "average_every": 1,
-        "strong_network": of_vectors if len(shape) == 1 else {"name": "cnn13"},
+        "strong_network": of_vectors if on_vectors else {"name": "cnn13"},
     }
+    weights = _SHORT_WEIGHTS_OF_VECTORS if on_vectors else _SHORT_WEIGHTS
+    if name in weights:
+        chosen["consistency_weight"] = weights[name]
     if name == "vat":
         chosen["epsilon"] = 8 * math.sqrt(math.prod(shape) / 3072)  # 8 for CIFAR-10
     known = list_settings(name)
@@ -387,7 +396,8 @@ def _choose_views(facts: ImageFacts, method: str) -> tuple[Table, dict[str, str]
     if facts.channels == 3 and not (facts.on_features or facts.tuned):  # these know colors
         weak["jitter"] = _COLOR
         reasons["transforms.weak.jitter"] = (
-            "with few labels a network would learn the colors that these few images happen to have"
+            "any saturation and hue, as few labels would teach the colors that these images happen "
+            "to have; where classes differ by color, set [0, 0, 0, 0]"
         )
     if uses_strong_views(method):
         reasons["transforms.strong.randaugment"] = (

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from dualstudent.discovery import allow_imports, check_imports, find_imports
 from dualstudent.errors import NotKeptWarning, UserError
-from dualstudent.methods import list_settings
+from dualstudent.methods import list_defaults, list_settings
 from dualstudent.methods.method import TASK_SETTINGS
 from dualstudent.optimization.schedules import ScheduleSettings, infer_schedule_name
 from dualstudent.recipes.files import list_recipe_names, read_recipe_source
@@ -88,6 +88,8 @@ def apply_changes(table: Table, changes: Iterable[str]) -> Table:
     for change in sorted(changes, key=_sets_no_name):  # names first: they reset their section
         _apply(result, change)
     _warn_of_dropped(table, result, "settings")
+    stated = {change.partition("=")[0].strip().removeprefix("method.") for change in changes}
+    _warn_of_kept_defaults(table, result, stated, "settings")
     return result
 
 
@@ -108,7 +110,8 @@ def merge(base: Table, over: Table) -> Table:
     """Merge two tables, section by section; values of ``over`` take precedence.
 
     If a section has another name in ``over``, it is replaced, except for what does not depend
-    on the name: a method keeps the settings of the task, a schedule its length and ramp.
+    on the name: a method keeps the settings of the task, stated or not, a schedule its length and
+    ramp.
 
     Example:
         >>> base = {"method": {"name": "dual-student", "label_smoothing": 0.1}}
@@ -186,6 +189,9 @@ def _resolve(name: str, imports: Collection[str] | None, seen: tuple[str, ...]) 
     result = merge(below, table)
     if name not in list_recipe_names():  # ours are meant as they are
         _warn_of_dropped(below, result, f"recipe {name}")
+        own = table.get("method")
+        stated = own if isinstance(own, dict) else ()
+        _warn_of_kept_defaults(below, result, stated, f"recipe {name}")
     return result
 
 
@@ -226,7 +232,33 @@ def _start_afresh(key: str, base: Table, over: Table) -> Table:
         kept = ScheduleSettings.model_fields.keys()
     elif key == "method":
         kept = TASK_SETTINGS & list_settings(over["name"])
+        base = _find_kept_defaults(base, over) | base
     return {k: v for k, v in base.items() if k in kept} | over
+
+
+def _find_kept_defaults(base: Table, over: Table) -> Table:
+    """Find the defaults of one method that another keeps, since they are of the task."""
+    old, new = (list_defaults(section.get("name")) for section in (base, over))
+    task = TASK_SETTINGS & old.keys() & new.keys()
+    return {key: old[key] for key in task if old[key] != new[key]}
+
+
+def _warn_of_kept_defaults(
+    before: Table, after: Table, stated: Collection[str], where: str
+) -> None:
+    """Warn of defaults that a new method keeps, unless the recipe or the user states a value."""
+    old, new = before.get("method"), after.get("method")
+    if not (isinstance(old, dict) and isinstance(new, dict)):
+        return
+    for key, value in _find_kept_defaults(old, new).items():
+        if key not in old and key not in stated:
+            warnings.warn(
+                f"{where}: method.name = {new['name']!r} gets {key} = {value!r}, as "
+                f"{old['name']!r} in this recipe, so that methods are compared fairly; alone it "
+                f"would have {list_defaults(new['name'])[key]!r}",
+                NotKeptWarning,
+                stacklevel=3,
+            )
 
 
 def _warn_of_dropped(before: Table, after: Table, where: str) -> None:

@@ -12,7 +12,7 @@ from dualstudent.data.transforms.normalization import Normalization
 from dualstudent.data.transforms.policy import Transforms
 from dualstudent.discovery import find_imports
 from dualstudent.errors import NotKeptWarning
-from dualstudent.methods import AnyMethodSettings
+from dualstudent.methods import AnyMethodSettings, needs_strong_views
 from dualstudent.networks.build import AnyNetworkSettings
 from dualstudent.optimization.optimizers import AnyOptimizer
 from dualstudent.optimization.schedules import AnySchedule
@@ -133,10 +133,19 @@ class Recipe(Settings):
 
     @model_validator(mode="after")
     def _check_trunk(self) -> Self:
-        if self.trunk is not None and self.network.name != "mlp":  # before features are computed
+        if self.trunk is None:
+            return self
+        if self.network.name != "mlp":  # before features are computed
             raise ValueError(
                 f"network.name = {self.network.name!r} is for images, but the trunk makes feature "
                 "vectors of them; use 'mlp', or leave out the trunk"
+            )
+        methods = [stage.method for stage in self.split_stages()]
+        unserved = [each.name for each in methods if needs_strong_views(each)]
+        if unserved and not self.trunk.strong_views:
+            raise ValueError(
+                f"trunk.strong_views = 0, but method.name = {unserved[0]!r} learns from strong "
+                "views; keep at least 1 of every image, or use another method"
             )
         return self
 

@@ -17,7 +17,7 @@ from dualstudent.data.prepare import DataSettings, prepare
 from dualstudent.data.prepared import Origin, PreparedData
 from dualstudent.errors import UserError
 from dualstudent.generators import preserve_rng, seed_rng
-from dualstudent.methods import Method, StudentLoss, Task, find_method
+from dualstudent.methods import Method, MethodSettings, StudentLoss, Task, find_method
 from dualstudent.networks.build import build_network, is_ours
 from dualstudent.networks.network import Network, find_frozen
 from dualstudent.optimization.optimizers import clip_gradient, set_learning_rate
@@ -98,6 +98,8 @@ class Trainer:
         self.enter_stage(stage)
         if stage == 0:
             self._check_later_stages()
+            for each in self._stages:
+                _warn_of_unreachable_thresholds(each.method, len(self.data.classes))
 
     @property
     def method(self) -> Method:
@@ -452,6 +454,25 @@ def _check_strong_views(method: Method, data: PreparedData) -> None:
             "perturb them; define them in transforms.strong (randaugment = 2, for example), or for "
             "data from Python in the transforms or strong_perturbation of prepare_arrays"
         )
+
+
+def _warn_of_unreachable_thresholds(settings: MethodSettings, classes: int) -> None:
+    """Warn of thresholds that a student which learned the smoothed labels exactly does not reach.
+
+    It is no error: the other terms of a loss may make students more confident than their labels.
+    """
+    smoothing = settings.label_smoothing
+    learned = 1 - smoothing * (1 - 1 / classes)
+    for key in sorted(find_method(settings).thresholds) if smoothing else ():
+        threshold = getattr(settings, key)
+        if threshold >= learned:
+            warnings.warn(
+                f"method.{key} = {threshold:.4g} may never be reached: with "
+                f"method.label_smoothing = {smoothing:.4g} and {classes} classes the labels ask "
+                f"for a top probability of {learned:.4g}; use a threshold below that, or no label "
+                "smoothing",
+                stacklevel=3,
+            )
 
 
 def _check_normalization(recipe: Recipe, data: PreparedData) -> None:

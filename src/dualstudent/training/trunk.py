@@ -9,7 +9,7 @@ from dualstudent.data.features import Standardization
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import Samples
 from dualstudent.errors import UserError
-from dualstudent.methods import MethodSettings, find_method
+from dualstudent.methods import needs_strong_views
 from dualstudent.parallel import Progress
 from dualstudent.recipes.schema import Recipe
 from dualstudent.settings import Settings
@@ -36,7 +36,7 @@ def use_trunk(recipe: Recipe, data: PreparedData, progress: Progress | None = No
     settings = recipe.trunk
     if settings is None:
         return data
-    if not any(_needs_strong_views(stage.method) for stage in recipe.split_stages()):
+    if not any(needs_strong_views(stage.method) for stage in recipe.split_stages()):
         settings = settings.model_copy(update={"strong_views": 0})
     if data.trunk == settings:
         return data
@@ -172,7 +172,3 @@ def rebuild_trunk(
             f"trunk.weights = {settings.weights!r} now; restore them, or train again"
         )
     return StandardizedTrunk(trunk, scale)
-
-
-def _needs_strong_views(settings: MethodSettings) -> bool:
-    return any("strong" in policies for policies in find_method(settings).choose_views(settings))
