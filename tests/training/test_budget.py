@@ -55,6 +55,8 @@ def test_what_is_trained_beside_it_has_to_fit_too() -> None:
     assert fit(recipe, 4.01 * each, [other]) == 4
     assert fit(recipe, 3.99 * each, [other]) == 3
     assert fit(recipe, 4.01 * 5 * each, [other], times=5) == 4
+    with pytest.raises(UserError, match="one epoch of all trainings"):
+        fit(recipe, 0.99 * each, [other])
 
 
 def test_a_time_too_short_for_an_epoch_is_refused() -> None:

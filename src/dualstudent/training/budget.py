@@ -69,7 +69,8 @@ def fit_epochs(
     """
     all_of_them = [(recipe, forecast), *others]
     each = trainings * sum(known.estimate(one) for one, known in all_of_them) / recipe.epochs
-    one = f"one epoch, which takes about {math.ceil(each):,} s here"
+    what = "one epoch" if len(all_of_them) == trainings == 1 else "one epoch of all trainings"
+    one = f"{what}, which takes about {math.ceil(each):,} s here"
     if seconds <= 0:
         again = "features of images are kept, so try once more, or " if recipe.trunk else ""
         raise UserError(
