@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from dualstudent.data.batching.loader import BatchLoader
 from dualstudent.data.broken import BrokenSamples
@@ -19,6 +18,7 @@ from dualstudent.errors import UserError
 from dualstudent.generators import preserve_rng, seed_rng
 from dualstudent.methods import Method, MethodSettings, StudentLoss, Task, find_method
 from dualstudent.networks.build import build_network, is_ours
+from dualstudent.networks.domains import normalizes_vectors
 from dualstudent.networks.network import Network, find_frozen
 from dualstudent.optimization.optimizers import clip_gradient, set_learning_rate
 from dualstudent.optimization.schedules import Schedule
@@ -505,15 +505,18 @@ def _check_domains(recipe: Recipe, data: PreparedData) -> None:
 
 
 def _check_batch_norm(method: Method, recipe: Recipe, processes: int) -> None:
-    """Check that batch norm gets two unlabeled samples in a pass: one alone has no variance."""
+    """Check that batch norm of vectors gets two unlabeled samples in a pass: one has no variance.
+
+    That of feature maps has one over the places of a single image, too.
+    """
     count = recipe.batch.size - recipe.batch.labeled
-    norms = (each for each in method.modules() if isinstance(each, _BatchNorm))
+    norms = (each for each in method.modules() if normalizes_vectors(each))
     if count > processes or find_frozen(method).issuperset(norms):
         return
     raise UserError(
         f"method.name = {method.settings.name!r}: its networks get the unlabeled samples of a "
-        f"batch alone, and their batch norm needs {processes + 1} of them or more (of two domains, "
-        f"of the target), not {count}; give more, or use a network without batch norm, such as "
+        f"batch alone, and their batch norm of vectors needs {processes + 1} of them or more (of "
+        f"two domains, of the target), not {count}; give more, or use a network without batch norm, such as "
         "network.name = 'mlp' with norm = 'layer'"
     )
 
