@@ -1,6 +1,6 @@
 """The features that are kept when the last stage of two domains begins."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dualstudent import Callback, PreparedData, Recipe, Run, Trainer, UserError, prepare_arrays
 from dualstudent.data.broken import BrokenSamples
-from dualstudent.data.samples import Samples
+from dualstudent.data.features import FeatureSamples
 from dualstudent.data.transforms.policy import Draw
 from dualstudent.recipes.reading import validate
 from dualstudent.runs import train
@@ -75,38 +75,27 @@ def test_a_network_that_fails_is_a_warning(
         keep_features(trainer, tmp_path / "features")
 
 
-def without_source_labels(data: PreparedData) -> PreparedData:
-    return replace(data, labeled=torch.arange(SOURCE, 200))
-
-
-def with_unreadable_target(data: PreparedData) -> PreparedData:
-    return replace(data, train=HalfBroken(data.train))
-
-
-class HalfBroken:
-    """Samples of which those of the target cannot be read."""
-
-    def __init__(self, whole: Samples) -> None:
-        self._whole = whole
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._whole, name)
-
-    def to(self, device: torch.device | str) -> "HalfBroken":
-        return self
-
-    def make_raw_views(self, indices: Tensor, draws: Sequence[Draw | None]) -> list[Tensor]:
-        broken = {row: "no image" for row in (indices >= SOURCE).nonzero()[:, 0].tolist()}
-        if broken:
-            raise BrokenSamples(broken)
-        return self._whole.make_raw_views(indices, draws)
-
-
-@pytest.mark.parametrize("damage", [without_source_labels, with_unreadable_target])
-def test_nothing_is_kept_if_a_domain_has_nothing_to_draw(
-    damage: Callable[[PreparedData], PreparedData], tmp_path: Path
-) -> None:
+def test_nothing_is_kept_if_no_label_is_of_the_source(tmp_path: Path) -> None:
     trainer = Trainer(staged_recipe(), two_domains())
-    trainer.data = damage(trainer.data)
+    trainer.data = replace(trainer.data, labeled=torch.arange(SOURCE, 200))
+    keep_features(trainer, tmp_path / "features")
+    assert not list(tmp_path.iterdir())
+
+
+def test_nothing_is_kept_if_no_sample_of_a_domain_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = FeatureSamples.make_raw_views
+
+    def read(
+        samples: FeatureSamples, indices: Tensor, draws: Sequence[Draw | None]
+    ) -> list[Tensor]:
+        broken = (indices >= SOURCE).nonzero()[:, 0].tolist()
+        if broken:
+            raise BrokenSamples(dict.fromkeys(broken, "no image"))
+        return whole(samples, indices, draws)
+
+    trainer = Trainer(staged_recipe(), two_domains())
+    monkeypatch.setattr(FeatureSamples, "make_raw_views", read)
     keep_features(trainer, tmp_path / "features")
     assert not list(tmp_path.iterdir())
