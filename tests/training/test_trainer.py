@@ -23,10 +23,10 @@ from dualstudent.recipes.reading import validate
 from dualstudent.runs import resume
 from dualstudent.training.callbacks import Callback
 from dualstudent.training.checkpoint import read_tensors
+from dualstudent.training.distributed import Team
 from dualstudent.training.model import evaluate_run, load_trained
 from dualstudent.training.trainer import LossNotFinite, Trainer, warn_of_unreachable_thresholds
 from tests.support.together import make_recipe, make_vectors
-from tests.torture.children import tiny_recipe
 
 MLP: dict[str, Any] = {"name": "mlp", "hidden": [32]}
 
@@ -213,10 +213,14 @@ def test_a_run_warns_of_it_once_where_it_begins(tmp_path: Path) -> None:
     load_trained(run, data)
 
 
-@pytest.mark.slow
-def test_only_the_leader_warns_of_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    smoothed = tiny_recipe("fixmatch", "method.label_smoothing=0.1", "device.processes=2")
-    device = smoothed.device.model_copy(update={"accelerator": "cpu"})
-    with pytest.warns(UserWarning, match=r"pseudo_label_threshold = 0\.95"):
-        train(smoothed.model_copy(update={"device": device}), tmp_path / "run")
-    assert "pseudo_label_threshold" not in capfd.readouterr().err
+def test_processes_that_follow_do_not_warn_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def begin(*_: object) -> None:
+        raise InterruptedError("the run is begun")
+
+    monkeypatch.setattr(Team, "leads", False)
+    monkeypatch.setattr(Team, "lead", begin)
+    recipe = make_recipe("fixmatch", "method.label_smoothing=0.1")
+    with pytest.raises(InterruptedError, match="begun"):  # and no warning, which is an error here
+        train(recipe, tmp_path / "run", data=make_vectors())
