@@ -21,7 +21,7 @@ from dualstudent.training.distributed import Team, join_team
 from dualstudent.training.model import load_trained
 from dualstudent.training.recorder import Recorder
 from dualstudent.training.run import Run, list_versions
-from dualstudent.training.trainer import Trainer, use_data
+from dualstudent.training.trainer import Trainer, use_data, warn_of_unreachable_thresholds
 
 
 def train(
@@ -67,6 +67,8 @@ def train(
         raise UserError("refit: no labels are held out; set data.validation, or leave refit out")
     with join_team(recipe, partial(_follow, recipe.model_dump_json(), folder)) as team:
         trainer = Trainer(recipe, data, partial(_agree, team, recipe, None), team=team)
+        if team.leads:
+            warn_of_unreachable_thresholds(trainer.recipe, len(trainer.data.classes))
         team.lead(lambda: Run.create(folder, trainer.recipe, trainer.data, opponent, refit))
         run = Run(folder, recipe.imports)
         _check_visible(run, team, recipe.device.start_limit)

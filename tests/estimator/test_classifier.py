@@ -472,3 +472,12 @@ def test_a_budget_that_makes_no_sense_is_refused(budget: Any, epochs: Any, told:
     classifier = DualStudentClassifier(budget=budget, epochs=epochs, device="cpu")
     with pytest.raises(UserError, match=told):
         classifier.fit(X_IRIS, few(Y_IRIS))
+
+
+def test_a_threshold_that_smoothed_labels_do_not_let_students_reach_is_said_once() -> None:
+    X, y = load_digits(return_X_y=True)
+    settings = {"label_smoothing": 0.2}
+    classifier = quick(epochs=1, method="self-ensembling", method_settings=settings)
+    with pytest.warns(UserWarning, match=r"teacher_threshold = .*label_smoothing = 0\.2") as said:
+        classifier.fit(X[:100], few(y[:100], 4))
+    assert len(said) == 1

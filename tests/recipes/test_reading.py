@@ -152,14 +152,15 @@ def test_an_average_that_a_recipe_leaves_to_its_method_holds_for_all(
 
 
 def test_an_average_that_a_method_would_not_have_alone_is_said_in_one_line(tmp_path: Path) -> None:
-    with pytest.warns(NotKeptWarning) as said:
+    with pytest.warns(NotKeptWarning, match="^settings: ") as said:
         load_recipe("few-labels", ["method.name=mean-teacher"])
     (warning,) = said
-    assert str(warning.message) == (
-        "settings: method.name = 'mean-teacher' gets classification_average = 'labeled', as "
-        "'fixmatch' in this recipe, so that methods are compared fairly; alone it would have "
-        "'batch'"
-    )
+    text = str(warning.message)
+    assert "method.name = 'mean-teacher'" in text
+    assert "classification_average = 'labeled'" in text
+    assert "'fixmatch'" in text  # the method of the recipe, whose average it is
+    assert "'batch'" in text
+    assert "\n" not in text
     (tmp_path / "mine.toml").write_text('extends = "few-labels"\n[method]\nname = "pi"\n')
     with pytest.warns(NotKeptWarning, match=r"mine\.toml: method\.name = 'pi' gets .*'labeled'"):
         assert find_average(load_recipe(tmp_path / "mine.toml")) == "labeled"

@@ -23,8 +23,9 @@ from dualstudent.recipes.reading import validate
 from dualstudent.runs import resume
 from dualstudent.training.callbacks import Callback
 from dualstudent.training.checkpoint import read_tensors
+from dualstudent.training.distributed import Team
 from dualstudent.training.model import evaluate_run, load_trained
-from dualstudent.training.trainer import LossNotFinite, Trainer
+from dualstudent.training.trainer import LossNotFinite, Trainer, warn_of_unreachable_thresholds
 from tests.support.together import make_recipe, make_vectors
 
 MLP: dict[str, Any] = {"name": "mlp", "hidden": [32]}
@@ -176,16 +177,12 @@ def test_strong_views_that_nothing_would_perturb_are_refused(
 def test_a_threshold_that_smoothed_labels_do_not_let_students_reach_is_a_warning(
     method: str, settings: list[str], threshold: str
 ) -> None:
-    data = make_vectors()
-    assert len(data.classes) == 9  # labels ask for 0.9 + 0.1 / 9
-    with pytest.warns(UserWarning, match="label_smoothing") as said:
-        Trainer(make_recipe(method, *settings), data)
+    with pytest.warns(
+        UserWarning, match=rf"^method\.{threshold} .*label_smoothing = 0\.1 "
+    ) as said:
+        warn_of_unreachable_thresholds(make_recipe(method, *settings), 9)
     (warning,) = said
-    assert str(warning.message) == (
-        f"method.{threshold} may never be reached: with method.label_smoothing = 0.1 and 9 "
-        "classes the labels ask for a top probability of 0.9111; use a threshold below that, or no "
-        "label smoothing"
-    )
+    assert " 0.9111;" in str(warning.message)  # 0.9 + 0.1 / 9
 
 
 @pytest.mark.parametrize(
@@ -203,4 +200,27 @@ def test_a_threshold_that_smoothed_labels_do_not_let_students_reach_is_a_warning
 def test_a_threshold_that_can_be_reached_is_used_without_a_word(
     method: str, settings: list[str]
 ) -> None:
-    Trainer(make_recipe(method, *settings), make_vectors())
+    warn_of_unreachable_thresholds(make_recipe(method, *settings), 9)
+
+
+def test_a_run_warns_of_it_once_where_it_begins(tmp_path: Path) -> None:
+    recipe, data = make_recipe("fixmatch", "method.label_smoothing=0.1"), make_vectors()
+    Trainer(recipe, data)  # as to measure something
+    with pytest.warns(UserWarning, match=r"pseudo_label_threshold = 0\.95") as said:
+        run = train(recipe, tmp_path / "run", data=data)
+    assert len(said) == 1
+    resume(run.folder, data=data)
+    load_trained(run, data)
+
+
+def test_processes_that_follow_do_not_warn_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def begin(*_: object) -> None:
+        raise InterruptedError("the run is begun")
+
+    monkeypatch.setattr(Team, "leads", False)
+    monkeypatch.setattr(Team, "lead", begin)
+    recipe = make_recipe("fixmatch", "method.label_smoothing=0.1")
+    with pytest.raises(InterruptedError, match="begun"):  # and no warning, which is an error here
+        train(recipe, tmp_path / "run", data=make_vectors())

@@ -42,7 +42,7 @@ from dualstudent.stability import is_stable
 from dualstudent.training.budget import Budget, fit_epochs, measure_for_budget
 from dualstudent.training.callbacks import Callback
 from dualstudent.training.inference import run_inference
-from dualstudent.training.trainer import Trainer
+from dualstudent.training.trainer import Trainer, warn_of_unreachable_thresholds
 from dualstudent.training.trunk import TrunkNotes, describe_trunk, rebuild_trunk, use_trunk
 from dualstudent.trunks.samples import ComputedFeatures
 from dualstudent.trunks.trunk import StandardizedTrunk, TrunkSettings
@@ -201,6 +201,7 @@ class DualStudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         if self.budget is not None:
             recipe = self._fit_into(Budget(self.budget, started), recipe, data)
         trainer = Trainer(recipe, _add_views(data, recipe))
+        warn_of_unreachable_thresholds(recipe, len(self.classes_))
         self.recipe_ = recipe.model_dump(mode="json", exclude={"data"}, exclude_none=True)
         self.history_ = self._train(trainer)
         self.n_iter_ = len(self.history_)

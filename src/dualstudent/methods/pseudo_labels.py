@@ -63,6 +63,7 @@ class PseudoLabelMethod(Method):
 
     settings: PseudoLabelOptions
     views = Views(labeled=("weak",), unlabeled=("weak", "strong"))
+    lone_unlabeled = True
 
     @abstractmethod
     def choose(self, weak: Tensor, labeled: Tensor, indices: Tensor) -> PseudoLabels:

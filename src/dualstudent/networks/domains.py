@@ -40,6 +40,7 @@ class BatchNormByDomain(_BatchNorm):
     Attributes:
         sources: how many rows, the last ones, are normalized as the source in the current pass.
         joins_source: whether rows of the source are normalized with those of the target in it.
+        of_vectors: whether the rows are vectors, not feature maps.
     """
 
     source_mean: Tensor
@@ -55,6 +56,7 @@ class BatchNormByDomain(_BatchNorm):
             self.register_buffer(own, torch.empty(plain.num_features))
         self.reset_running_stats()
         self.sources, self.joins_source = 0, False
+        self.of_vectors = normalizes_vectors(plain)
 
     def reset_running_stats(self) -> None:
         """Forget the statistics of both domains."""
@@ -97,6 +99,18 @@ class BatchNormByDomain(_BatchNorm):
             share = 1 / max(1, int(self.num_batches_tracked))
         affine = (self.weight, self.bias)
         return F.batch_norm(rows, mean, var, *affine, self.training, share, self.eps)
+
+
+def normalizes_vectors(layer: nn.Module) -> bool:
+    """Return whether a layer is batch norm of vectors, by domain or not.
+
+    Example:
+        >>> normalizes_vectors(nn.BatchNorm1d(3)), normalizes_vectors(nn.BatchNorm2d(3))
+        (True, False)
+    """
+    if isinstance(layer, BatchNormByDomain):
+        return layer.of_vectors
+    return isinstance(layer, nn.BatchNorm1d)
 
 
 def normalize_by_domain(network: nn.Module, channels: int) -> None:

@@ -4,6 +4,7 @@ In a run with stages, the last one adapts. The features of a few samples at its 
 in the folder of the run, so that its page can show what the adaptation did to them.
 """
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from dualstudent.data.prepared import PreparedData
-from dualstudent.errors import UserError
+from dualstudent.errors import UserError, escape_line
 from dualstudent.training.checkpoint import check_finite, read_tensors, write_tensors
 from dualstudent.training.inference import run_inference
 from dualstudent.training.trainer import Trainer
@@ -94,10 +95,25 @@ def look_at(trainer: Trainer, rows: Tensor, of_source: bool) -> Seen:
 
 
 def keep_features(trainer: Trainer, path: Path) -> None:
-    """Write the features that the exported network has now, of the samples that the page draws."""
-    source, target = choose_drawn(trainer.data)
-    seen = look_at(trainer, source, True).join(look_at(trainer, target, False))
-    write_tensors(path, {"rows": seen.rows, "features": seen.features}, {})
+    """Write the features that the exported network has now, of the samples that the page draws.
+
+    No file is written if a domain has no samples to draw. A failure is only a warning, because a
+    picture must not end a training.
+    """
+    try:
+        drawn = choose_drawn(trainer.data)
+        if not all(map(len, drawn)):
+            return
+        source, target = look_at(trainer, drawn[0], True), look_at(trainer, drawn[1], False)
+        if len(source.rows) and len(target.rows):  # else none of a domain can be read
+            seen = source.join(target)
+            write_tensors(path, {"rows": seen.rows, "features": seen.features}, {})
+    except (UserError, OSError, RuntimeError) as error:
+        warnings.warn(
+            f"{path} was not written, so that the page shows the samples before adaptation, not "
+            f"their features: {escape_line(error)}",
+            stacklevel=4,
+        )
 
 
 def read_features(path: Path) -> tuple[Tensor, Tensor]:

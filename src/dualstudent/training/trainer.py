@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from dualstudent.data.batching.loader import BatchLoader
 from dualstudent.data.broken import BrokenSamples
@@ -17,8 +16,9 @@ from dualstudent.data.prepare import DataSettings, prepare
 from dualstudent.data.prepared import Origin, PreparedData
 from dualstudent.errors import UserError
 from dualstudent.generators import preserve_rng, seed_rng
-from dualstudent.methods import Method, MethodSettings, StudentLoss, Task, find_method
+from dualstudent.methods import Method, StudentLoss, Task, find_method
 from dualstudent.networks.build import build_network, is_ours
+from dualstudent.networks.domains import normalizes_vectors
 from dualstudent.networks.network import Network, find_frozen
 from dualstudent.optimization.optimizers import clip_gradient, set_learning_rate
 from dualstudent.optimization.schedules import Schedule
@@ -98,8 +98,6 @@ class Trainer:
         self.enter_stage(stage)
         if stage == 0:
             self._check_later_stages()
-            for each in self._stages:
-                _warn_of_unreachable_thresholds(each.method, len(self.data.classes))
 
     @property
     def method(self) -> Method:
@@ -325,6 +323,31 @@ class Trainer:
         return record
 
 
+def warn_of_unreachable_thresholds(recipe: Recipe, classes: int) -> None:
+    """Warn of thresholds that a student which learned the smoothed labels exactly does not reach.
+
+    It is no error: the other terms of a loss may make students more confident than their labels.
+    Called where a run begins, because trainers are also built to measure or to load something.
+
+    Args:
+        recipe: recipe of the run.
+        classes: number of classes of its data.
+    """
+    for settings in (stage.method for stage in recipe.split_stages()):
+        smoothing = settings.label_smoothing
+        learned = 1 - smoothing * (1 - 1 / classes)
+        for key in sorted(find_method(settings).thresholds) if smoothing else ():
+            threshold = getattr(settings, key)
+            if threshold >= learned:
+                warnings.warn(
+                    f"method.{key} = {threshold:.4g} may never be reached: with "
+                    f"method.label_smoothing = {smoothing:.4g} and {classes} classes the labels "
+                    f"ask for a top probability of {learned:.4g}; use a threshold below that, or "
+                    "no label smoothing",
+                    stacklevel=3,
+                )
+
+
 def use_data(recipe: Recipe, data: PreparedData | None) -> Recipe:
     """Return the recipe of a run on ``data``: it must not name data that the run never saw.
 
@@ -456,25 +479,6 @@ def _check_strong_views(method: Method, data: PreparedData) -> None:
         )
 
 
-def _warn_of_unreachable_thresholds(settings: MethodSettings, classes: int) -> None:
-    """Warn of thresholds that a student which learned the smoothed labels exactly does not reach.
-
-    It is no error: the other terms of a loss may make students more confident than their labels.
-    """
-    smoothing = settings.label_smoothing
-    learned = 1 - smoothing * (1 - 1 / classes)
-    for key in sorted(find_method(settings).thresholds) if smoothing else ():
-        threshold = getattr(settings, key)
-        if threshold >= learned:
-            warnings.warn(
-                f"method.{key} = {threshold:.4g} may never be reached: with "
-                f"method.label_smoothing = {smoothing:.4g} and {classes} classes the labels ask "
-                f"for a top probability of {learned:.4g}; use a threshold below that, or no label "
-                "smoothing",
-                stacklevel=3,
-            )
-
-
 def _check_normalization(recipe: Recipe, data: PreparedData) -> None:
     """Check data from Python; those of a recipe are normalized as it says."""
     expected = recipe.network.normalization
@@ -505,16 +509,19 @@ def _check_domains(recipe: Recipe, data: PreparedData) -> None:
 
 
 def _check_batch_norm(method: Method, recipe: Recipe, processes: int) -> None:
-    """Check that batch norm gets two unlabeled samples in a pass: one alone has no variance."""
+    """Check that batch norm of vectors gets two unlabeled samples in a pass: one has no variance.
+
+    That of feature maps has one over the places of a single image, too.
+    """
     count = recipe.batch.size - recipe.batch.labeled
-    norms = (each for each in method.modules() if isinstance(each, _BatchNorm))
+    norms = (each for each in method.modules() if normalizes_vectors(each))
     if count > processes or find_frozen(method).issuperset(norms):
         return
     raise UserError(
         f"method.name = {method.settings.name!r}: its networks get the unlabeled samples of a "
-        f"batch alone, and their batch norm needs {processes + 1} of them or more (of two domains, "
-        f"of the target), not {count}; give more, or use a network without batch norm, such as "
-        "network.name = 'mlp' with norm = 'layer'"
+        f"batch alone, and their batch norm of vectors needs {processes + 1} of them or more (of "
+        f"two domains, of the target), not {count}; give more, or use a network without it, such "
+        "as network.name = 'mlp' with norm = 'layer'"
     )
 
 
