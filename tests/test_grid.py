@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from multiprocessing import active_children
 from pathlib import Path
-from shutil import copytree
+from shutil import copytree, rmtree
 from typing import Any
 
 import pytest
@@ -17,10 +17,12 @@ from dualstudent.recipes.own_images import locate_images, use_own_images
 from dualstudent.runs import train
 from dualstudent.signals import Interrupted
 from dualstudent.training.checkpoint import read_checkpoint
+from dualstudent.trunks.trunk import FrozenTrunk
 from tests.support.digit_files import write_digits
 from tests.support.own_code import write_code
 from tests.support.recipes import SMALL, small_recipe
 from tests.support.runs import assert_equal_runs
+from tests.support.trunk_weights import save_weights
 
 RECIPES = {f"seed-{seed}": small_recipe(f"seed={seed}") for seed in range(2)}
 EPOCHS = RECIPES["seed-0"].schedule.epochs
@@ -177,14 +179,57 @@ def test_own_images_are_prepared_once_for_all_runs_that_see_the_same(
         decoded.append(settings.path)
         return decode_images(settings.list_images(), 8)
 
-    def count(settings: DataSettings, *others: Any) -> PreparedData:
+    def count(settings: DataSettings, *others: Any, **named: Any) -> PreparedData:
         prepared.append(settings.split_seed)
-        return prepare(settings, *others)
+        return prepare(settings, *others, **named)
 
     monkeypatch.setattr(DataSettings, "decode", decode)
     monkeypatch.setattr("dualstudent.grid.prepare", count)
     run_grid(own_recipes(own_digits), tmp_path / "grid")
     assert (decoded, prepared) == ([own_digits], [0, 1])
+
+
+def test_begun_runs_on_other_images_are_refused_before_anything_is_trained(
+    own_digits: Path, tmp_path: Path
+) -> None:
+    recipes = own_recipes(own_digits)
+    Run(tmp_path / "grid" / "c").result.unlink()
+    rmtree(tmp_path / "grid" / "a")
+    swap(*(min((own_digits / name).iterdir()) for name in "12"))
+    with pytest.raises(UserError, match="grid/b: the images or labels"):
+        run_grid(recipes, tmp_path / "grid")
+    Run(tmp_path / "grid" / "b").about.unlink()
+    with pytest.raises(UserError, match="grid/c: the images or labels"):
+        run_grid(recipes, tmp_path / "grid")
+    assert not (tmp_path / "grid" / "a").exists()
+
+
+def test_runs_with_a_trunk_are_compared_by_their_labeled_images_and_no_features_are_computed(
+    own_digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_weights(tmp_path / "mine.pt")
+    trunk = ("name=efficientnet-lite0", f"weights={tmp_path / 'mine.pt'}", "image_size=32")
+    changes = [f"trunk.{each}" for each in (*trunk, "weak_views=1", "strong_views=0")]
+    changes += ["network.name=mlp", "schedule.epochs=1", "data.labels=20", "batch.size=40"]
+    with_trunk = use_own_images("digits", locate_images(own_digits), changes)
+    train(with_trunk, tmp_path / "grid" / "trunk")
+    monkeypatch.setattr(FrozenTrunk, "forward", lambda *_: pytest.fail("computed again"))
+    monkeypatch.setenv("DUALSTUDENT_CACHE", str(tmp_path / "empty"))
+    recipes = {"trunk": with_trunk, **own_recipes(own_digits)}
+    assert run_grid(recipes, tmp_path / "grid").keys() == recipes.keys()
+    swap(*(min((own_digits / name).iterdir()) for name in "12"))
+    with pytest.raises(UserError, match=r"trunk/split\.json: belongs to .* other content"):
+        run_grid(recipes, tmp_path / "grid")
+
+
+def test_own_images_may_be_gone_when_all_runs_have_finished(
+    own_digits: Path, tmp_path: Path
+) -> None:
+    recipes = own_recipes(own_digits)
+    own_digits.rename(tmp_path / "elsewhere")
+    with pytest.warns(UserWarning, match="digits does not exist") as warned:
+        assert run_grid(recipes, tmp_path / "grid").keys() == recipes.keys()
+    assert len(warned) == 1
 
 
 def test_published_data_may_be_gone_when_all_runs_have_finished(

@@ -1,5 +1,6 @@
 """Trains many runs, several at a time; interrupted grids continue, finished runs are kept."""
 
+import warnings
 from collections.abc import Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -15,11 +16,9 @@ from dualstudent.pool import LocalPool
 from dualstudent.processes import find_world
 from dualstudent.ray_cluster import RayCluster
 from dualstudent.recipes.schema import Recipe
-from dualstudent.settings import Settings
 from dualstudent.signals import Interrupted, StopRequest
 from dualstudent.training.callbacks import Callback
 from dualstudent.training.run import Run
-from dualstudent.training.trunk import use_trunk
 
 Where = Literal["local", "ray"]
 """Where runs are trained: on this machine, or on a Ray cluster."""
@@ -65,8 +64,8 @@ def run_grid(
         Interrupted: after Ctrl-C, SIGTERM, SIGHUP or SIGUSR1; the same call continues.
         RunsFailed: if runs fail, by whatever error; the others are trained to their end before,
             and where an error was not expected, its traceback is on the standard error.
-        UserError: if a process dies, or a folder holds another run, or a finished one on own
-            images that have changed since.
+        UserError: if a process dies, or a folder holds another run, or one on own images that
+            have changed since; with a trunk, only a change of labeled training images is seen.
 
     Example:
         >>> from dualstudent import load_recipe
@@ -79,7 +78,7 @@ def run_grid(
     progress = progress or Callback()
     runs = {name: Run(folder / name, recipe.imports) for name, recipe in recipes.items()}
     waiting = {name: recipe for name, recipe in recipes.items() if not runs[name].result.is_file()}
-    check_runs({name: each for name, each in recipes.items() if name not in waiting}, folder)
+    _check_begun(recipes, folder)
     epochs = _Epochs(runs, recipes)
     progress.on_start(epochs.count(), sum(recipe.epochs for recipe in recipes.values()))
     if not waiting:
@@ -99,34 +98,47 @@ def run_grid(
     return runs
 
 
-def check_runs(recipes: Mapping[str, Recipe], folder: Path) -> None:
-    """Check that runs have these recipes and, if they are on own images, saw those found now.
+def _check_begun(recipes: Mapping[str, Recipe], folder: Path) -> None:
+    """Check that begun runs have these recipes and, if on own images, saw those found now.
 
-    Published data do not change, and need not be there to show finished runs again.
-
-    Args:
-        recipes: name → recipe; the name is also the folder of the run, which exists, in ``folder``.
-        folder: folder of the grid.
+    Published data do not change. With a trunk, only labeled training images and their labels are
+    compared, because all else would need the features again; these are kept by the content of the
+    images, so that changed ones get new features.
 
     Raises:
         UserError: otherwise.
     """
+    begun = {name: each for name, each in recipes.items() if Run(folder / name).about.is_file()}
+    gone = _find_gone([recipe.data for recipe in begun.values()])
     decoded: dict[DataSettings, DecodedImages] = {}
-    prepared: dict[tuple[Settings | int, ...], PreparedData] = {}
-    for name, recipe in recipes.items():
-        run = Run.open(folder / name, recipe.imports)
+    prepared: dict[tuple[DataSettings, int], PreparedData] = {}
+    for name, recipe in begun.items():
+        run, settings = Run.open(folder / name, recipe.imports), recipe.data
         run.check_recipe(recipe)
-        settings = recipe.data
-        if settings.path is None:
+        if settings.path is None or gone & {settings.path, settings.target_path}:
             continue
         images = settings.model_copy(update={"labels": "all", "split_seed": None, "validation": 0})
         if images not in decoded:  # once for all draws of labels
             decoded[images] = images.decode()
-        views = recipe.transforms, recipe.normalization
-        draw = (settings, settings.find_split_seed(recipe.seed), *views)
-        data = prepared.get(draw) or prepare(settings, recipe.seed, *views, decoded[images])
-        prepared[draw] = use_trunk(recipe, data)  # what has features already is not seen again
-        run.check_same_data(prepared[draw])
+        draw = settings, settings.find_split_seed(recipe.seed)
+        if draw not in prepared:
+            prepared[draw] = prepare(*draw, images=decoded[images])
+        if recipe.trunk is None:
+            run.check_same_data(prepared[draw])
+        else:
+            run.check_same_labels(prepared[draw])
+
+
+def _find_gone(used: Iterable[DataSettings]) -> set[Path]:
+    """Find the own images that are not there any more, perhaps on this machine only."""
+    paths = {path for data in used for path in (data.path, data.target_path) if path is not None}
+    gone = {path for path in paths if not path.exists()}
+    for path in sorted(gone):
+        warnings.warn(
+            f"{path} does not exist, so its images are not compared with those of earlier runs",
+            stacklevel=4,
+        )
+    return gone
 
 
 def count_parallel_runs(recipes: Iterable[Recipe]) -> int:

@@ -248,6 +248,17 @@ def test_with_equal_time_lengths_are_set_once_by_the_ratio_of_times(
     assert (earlier.recipes, earlier.remarks) == (again.recipes, [])
 
 
+@pytest.mark.parametrize("seconds", [[1.0], ["1", "2"], "12", 3.0, [1.0, float("nan")]])
+def test_malformed_times_of_a_comparison_are_refused(seconds: object) -> None:
+    request = dataclasses.replace(REQUEST, labels=(50,))
+    plan_comparison(request).save()
+    file = Path("runs/compare/digits/comparison.json")
+    wrong = {"epochs": {"pi, 50 labels": 2}, "seconds": {"pi, 50 labels": seconds}}
+    file.write_text(json.dumps(json.loads(file.read_text()) | wrong))
+    with pytest.raises(UserError, match=r"comparison\.json: cannot be read"):
+        plan_comparison(request)
+
+
 def test_own_images_get_a_chosen_recipe_and_hidden_labels(tmp_path: Path) -> None:
     digits = write_digits(tmp_path / "digits", labeled=6, unlabeled=100, test=20)
     request = dataclasses.replace(
@@ -298,6 +309,8 @@ def test_hidden_labels_do_not_choose_a_trunk(
     for labels, known in (((), 20), ((8, 6), 3), (("25%", 20), 5)):
         plan_comparison(dataclasses.replace(request, labels=labels))
         assert tried.pop() == [known, known]
+    with pytest.raises(UserError, match=r"data\.labels = '4%' of 40 images .* the 2 classes"):
+        plan_comparison(dataclasses.replace(request, labels=("4%",)))
 
 
 def test_changed_images_are_refused_before_anything_is_trained(tmp_path: Path) -> None:
@@ -310,11 +323,12 @@ def test_changed_images_are_refused_before_anything_is_trained(tmp_path: Path) -
     comparison.save()
     ((name, recipe),) = comparison.runs().items()
     train(recipe, request.runs_folder / name)
-    assert plan_comparison(request).recipes == comparison.recipes
     image = next((digits / "test" / "7").iterdir())
     image.rename(digits / "test" / "8" / image.name)  # a corrected label
+    again = plan_comparison(dataclasses.replace(request, seeds=2))
     with pytest.raises(UserError, match=rf"{name}: the images or labels .* \(--out\)"):
-        plan_comparison(request)
+        run_comparison(again)
+    assert [folder.name for folder in request.runs_folder.iterdir()] == [name]
 
 
 def test_each_method_gets_what_is_chosen_for_it_from_own_images(tmp_path: Path) -> None:

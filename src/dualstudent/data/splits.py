@@ -55,13 +55,16 @@ def count_labeled(labels: int | str, samples: int, classes: int) -> int:
         samples: number of samples to choose from.
         classes: number of classes.
 
+    Raises:
+        UserError: if a share is less than one sample of each class.
+
     Example:
         >>> count_labeled("10%", samples=1_281_167, classes=1000)
         128000
     """
     if isinstance(labels, int):
         return min(labels, samples)
-    return samples if labels == "all" else int(samples * parse_share(labels) / classes) * classes
+    return samples if labels == "all" else _divide(labels, "labels", samples, classes) * classes
 
 
 def choose_images(data: DataSet, count: int | None, seed: int, imbalance: float = 1.0) -> Tensor:
@@ -211,18 +214,23 @@ def parse_share(text: str) -> Fraction:
 def _count_per_class(data: Labels, wanted: int | str, what: str, samples: int) -> int:
     classes = len(data.classes)
     if isinstance(wanted, str):
-        each = math.floor(samples * parse_share(wanted) / classes)
-        if each == 0:
-            raise UserError(
-                f"data.{what} = {wanted!r} of {samples:,} images is less than one for each of "
-                f"the {classes} classes of {data.name}; use a larger share"
-            )
-        return each
+        return _divide(wanted, what, samples, classes)
     each, rest = divmod(wanted, classes)
     if rest or each == 0:
         raise UserError(
             f"data.{what} = {wanted} cannot be balanced over the {classes} classes of "
             f"{data.name}; use a multiple of {classes}"
+        )
+    return each
+
+
+def _divide(share: str, what: str, samples: int, classes: int) -> int:
+    """Divide a share of the samples among the classes: how many each gets, at least one."""
+    each = math.floor(samples * parse_share(share) / classes)
+    if each == 0:
+        raise UserError(
+            f"data.{what} = {share!r} of {samples:,} images is less than one for each of the "
+            f"{classes} classes; use a larger share"
         )
     return each
 
@@ -289,7 +297,7 @@ def write_manifest(path: Path, data: Labels, labeled: Tensor, seed: int) -> None
     path.write_text(json.dumps(manifest, indent=1) + "\n")
 
 
-def read_manifest(path: Path, data: DataSet) -> Tensor:
+def read_manifest(path: Path, data: Labels) -> Tensor:
     """Read the labeled indices of a manifest.
 
     Raises:

@@ -111,15 +111,16 @@ def _measure_draw(recipe: Recipe, folder: Path) -> Iterator[Record]:
     draw = _Draw(recipe)
     for name in BASELINES:
         file = folder / f"{name.replace(' ', '-')}-{name_labels(recipe)}-draw{recipe.seed}.json"
-        if not file.is_file():
+        kept = json.loads(file.read_text("utf-8")) if file.is_file() else {}
+        of_own = recipe.data.path is not None
+        if not kept or (of_own and _DATA not in kept):  # an earlier version did not note them
+            kept = draw.measure(name)
             with atomic_write(file) as partial:
-                partial.write_text(json.dumps(draw.measure(name), indent=1) + "\n", "utf-8")
-        kept = json.loads(file.read_text("utf-8"))
+                partial.write_text(json.dumps(kept, indent=1) + "\n", "utf-8")
         if kept.pop(_DATA, None) != draw.fingerprint:
             raise UserError(
-                f"{file}: was measured on other images or labels than those found now, or by an "
-                "earlier version, which did not note them; bring them back, or choose another "
-                "folder (--out)"
+                f"{file}: was measured on other images or labels than those found now; bring them "
+                f"back, delete {folder} to measure all again, or choose another folder (--out)"
             )
         yield kept | {"run": str(file)}
 

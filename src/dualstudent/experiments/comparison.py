@@ -1,6 +1,7 @@
 """A comparison of methods: its runs, and the file that identifies it."""
 
 import json
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -26,7 +27,6 @@ from dualstudent.experiments.request import (
 from dualstudent.experiments.rows import CEILING, Row, make_ceiling, parse_row
 from dualstudent.experiments.schema import Cell
 from dualstudent.generators import preserve_rng
-from dualstudent.grid import check_runs
 from dualstudent.parallel import Progress
 from dualstudent.recipes.length import set_length
 from dualstudent.recipes.own_images import (
@@ -38,7 +38,6 @@ from dualstudent.recipes.own_images import (
 )
 from dualstudent.recipes.reading import apply_changes, merge, read_recipe_table, validate
 from dualstudent.recipes.schema import Recipe
-from dualstudent.training.run import Run
 from dualstudent.training.trainer import Trainer
 from dualstudent.training.trunk import use_trunk
 from dualstudent.training.trunk_choice import choose_trunk
@@ -127,10 +126,7 @@ def plan_comparison(request: ComparisonRequest, progress: Progress | None = None
         _check_methods(recipes, data)
     remarks = _list_remarks(request, rows, recipes)
     remarks += list_unequal({str(c): lengths[str(c)] for c in recipes if str(c) in lengths})
-    comparison = Comparison(request, {row.name: row for row in rows}, recipes, lengths, remarks)
-    runs, folder = comparison.runs(), request.runs_folder
-    check_runs({n: each for n, each in runs.items() if Run(folder / n).about.is_file()}, folder)
-    return comparison
+    return Comparison(request, {row.name: row for row in rows}, recipes, lengths, remarks)
 
 
 def _is_of_method(change: str) -> bool:
@@ -345,7 +341,7 @@ def _read_lengths(request: ComparisonRequest) -> dict[str, Length]:
         found = json.loads(file.read_text("utf-8"))
         seconds = found.get("seconds", {})  # an earlier version kept none
         lengths = {
-            cell: Length(epochs, tuple(seconds[cell]) if seconds.get(cell) else None)
+            cell: Length(epochs, _parse_seconds(seconds.get(cell)))
             for cell, epochs in found["epochs"].items()
         }
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -357,6 +353,15 @@ def _read_lengths(request: ComparisonRequest) -> dict[str, Length]:
             "folder"
         )
     return lengths
+
+
+def _parse_seconds(kept: list[float] | None) -> tuple[float, float] | None:
+    if kept is None:
+        return None
+    own, all_should = kept
+    if not (math.isfinite(own) and math.isfinite(all_should)):
+        raise ValueError(f"seconds: {own}, {all_should}")
+    return own, all_should
 
 
 def name_labels(recipe: Recipe) -> str:

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from dualstudent.atomic import atomic_write, create_folder
 from dualstudent.data.prepared import PreparedData
-from dualstudent.data.splits import write_manifest
+from dualstudent.data.splits import read_manifest, write_manifest
 from dualstudent.discovery import check_imports
 from dualstudent.errors import UserError
 from dualstudent.recipes.reading import RenamedKeyWarning, read_recipe_table, to_toml, validate
@@ -291,6 +291,15 @@ class Run:
                 "(another version may also resize images differently); bring them back, or train "
                 "again into another folder (--out)"
             )
+
+    def check_same_labels(self, data: PreparedData) -> None:
+        """Check that labeled training images and labels are those that the run started with.
+
+        Raises:
+            UserError: otherwise.
+        """
+        if data.source is not None and self.split.is_file():
+            read_manifest(self.split, data.source)
 
     def check_recipe(self, recipe: Recipe) -> None:
         """Check that the run has this recipe.

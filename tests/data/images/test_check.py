@@ -12,6 +12,7 @@ from PIL import Image
 from dualstudent.data.images.cache import decode_images
 from dualstudent.data.images.check import DataCheck, Finding, check_images
 from dualstudent.data.images.folders import list_domains, list_folder
+from dualstudent.errors import UserError
 from tests.support.mirrored import write_lights
 from tests.support.pictures import save_picture
 
@@ -67,6 +68,12 @@ def test_mirroring_is_not_judged_by_labels_that_a_run_may_not_see(
 ) -> None:
     images = decode_images(list_folder(write_lights(tmp_path / "data", 20)), 16)
     assert check_images(images, labels).may_be_mirrored == harmless
+
+
+def test_a_share_that_leaves_a_class_without_a_label_is_refused(tmp_path: Path) -> None:
+    images = decode_images(list_folder(write_lights(tmp_path / "data", 20)), 16)
+    with pytest.raises(UserError, match=r"data\.labels = '4%' of 40 images .* the 2 classes"):
+        check_images(images, "4%")
 
 
 def test_counts_and_measures_of_data_without_fault(data: Path) -> None:
