@@ -17,11 +17,12 @@ from dualstudent.recipes.schema import Recipe
 from dualstudent.report.page import write_report
 from dualstudent.sealed import hash_file
 from dualstudent.training.callbacks import Callback, list_callbacks
+from dualstudent.training.checks import warn_of_unreachable_thresholds
 from dualstudent.training.distributed import Team, join_team
 from dualstudent.training.model import load_trained
 from dualstudent.training.recorder import Recorder
 from dualstudent.training.run import Run, list_versions
-from dualstudent.training.trainer import Trainer, use_data, warn_of_unreachable_thresholds
+from dualstudent.training.trainer import Trainer, use_data
 
 
 def train(

@@ -23,9 +23,10 @@ from dualstudent.recipes.reading import validate
 from dualstudent.runs import resume
 from dualstudent.training.callbacks import Callback
 from dualstudent.training.checkpoint import read_tensors
+from dualstudent.training.checks import warn_of_unreachable_thresholds
 from dualstudent.training.distributed import Team
 from dualstudent.training.model import evaluate_run, load_trained
-from dualstudent.training.trainer import LossNotFinite, Trainer, warn_of_unreachable_thresholds
+from dualstudent.training.trainer import LossNotFinite, Trainer
 from tests.support.together import make_recipe, make_vectors
 
 MLP: dict[str, Any] = {"name": "mlp", "hidden": [32]}

@@ -41,8 +41,9 @@ from dualstudent.recipes.schema import Recipe
 from dualstudent.stability import is_stable
 from dualstudent.training.budget import Budget, fit_epochs, measure_for_budget
 from dualstudent.training.callbacks import Callback
+from dualstudent.training.checks import warn_of_unreachable_thresholds
 from dualstudent.training.inference import run_inference
-from dualstudent.training.trainer import Trainer, warn_of_unreachable_thresholds
+from dualstudent.training.trainer import Trainer
 from dualstudent.training.trunk import TrunkNotes, describe_trunk, rebuild_trunk, use_trunk
 from dualstudent.trunks.samples import ComputedFeatures
 from dualstudent.trunks.trunk import StandardizedTrunk, TrunkSettings
