@@ -98,7 +98,7 @@ def test_a_finished_run_is_kept_by_a_grid_as_long_as_its_labels_are(run: Run, pl
     image = next((place / "digits" / "7").iterdir())
     elsewhere = image.rename(place / "digits" / "8" / image.name)
     try:
-        with pytest.raises(UserError, match="digits-0/split.json: .* other content"):
+        with pytest.raises(UserError, match=r"digits-0/split.json: .* other content"):
             run_grid(grid, run.folder.parent)
     finally:  # other tests use it
         elsewhere.rename(image)
