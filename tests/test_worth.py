@@ -16,16 +16,19 @@ from dualstudent.errors import UserError
 from dualstudent.export import export_run
 from dualstudent.recipes.reading import validate
 from dualstudent.signals import Interrupted
+from dualstudent.training.crossvalidation import CrossValidation, compare_by_folds
 from dualstudent.training.gain import Gain, measure_gain, read_gain
 from dualstudent.training.inference import Predictions, predict
+from dualstudent.training.measured import read_measured
 from dualstudent.training.model import load_trained
 from dualstudent.training.trainer import LossNotFinite, Trainer
 from dualstudent.worth import (
-    compare_with_labels,
+    compare,
     is_unfinished,
     make_opponent,
     refit_on_all_labels,
     should_refit,
+    train_on_labels,
 )
 from tests.support.command import Command
 from tests.support.csv_rows import rows_of
@@ -35,6 +38,7 @@ from tests.support.runs import RaisesSignalAt, assert_equal_runs
 
 CHANGES = ("schedule.epochs=2", "batch.size=16", "batch.labeled=4", "network.widths=[4, 8]")
 QUICK = [word for change in CHANGES for word in ("--set", change)]  # 2 epochs of 5 steps
+ADDED = ("gain", "cross_validation")  # to a result by comparisons
 pytestmark = pytest.mark.usefixtures("at_place")
 
 
@@ -83,10 +87,10 @@ def predict_labels(trainer: Trainer) -> Tensor:
     return found.labels[:, 0]
 
 
-def measure_with(truth: Tensor, *trainers: Trainer) -> Gain:
-    for trainer in trainers:
+def measure_with(truth: Tensor, ours: Trainer, labels_only: Trainer) -> Gain:
+    for trainer in (ours, labels_only):
         trainer.data = replace(trainer.data, test_labels=truth)
-    return measure_gain(*trainers)
+    return measure_gain(ours, labels_only)
 
 
 def test_the_opponent_differs_only_in_how_it_learns(tested: Run) -> None:
@@ -290,7 +294,7 @@ def test_resume_continues_both_exactly(
     if in_opponent:
         run = train(recipes[0], folder, opponent=recipes[1])
         with pytest.raises(Interrupted, match=f"step 3 on labels alone; .* resume {folder}$"):
-            compare_with_labels(run, RaisesSignalAt(3))
+            train_on_labels(run, RaisesSignalAt(3))
         assert "gain" not in run.read_result()
     else:
         with pytest.raises(Interrupted, match=f"resume {folder}$"):
@@ -309,11 +313,14 @@ def test_resume_continues_both_exactly(
 def test_there_is_no_opponent_without_something_to_compare(
     tested: Run, place: Path, command: Command
 ) -> None:
-    write_digits(place / "few", labeled=2, unlabeled=60, test=0)
+    write_digits(place / "single", labeled=1, unlabeled=60, test=0)
     write_digits(place / "full", labeled=4, unlabeled=0, test=20)
-    few, full = ("train", "--data", "few"), ("train", "--data", "full", "--set", "batch.labeled=16")
+    full = ("train", "--data", "full", "--set", "batch.labeled=16")
     for words, says in (
-        (few, "no test or validation images to measure by what the unlabeled images gain"),
+        (
+            ("train", "--data", "single"),
+            "no test or validation images and no two labels of a class to measure by what",
+        ),
         (full, ""),
         (("train", "--data", "tested", "--no-baseline"), ""),
         (("train", "--data", "tested", "--set", "method.name=supervised"), ""),
@@ -331,6 +338,61 @@ def test_there_is_no_opponent_without_something_to_compare(
     assert make_opponent(recipe.model_copy(update={"data": of_source}), data) is None
 
 
+def test_labels_that_are_too_few_to_spare_are_hidden_in_turn(
+    place: Path, command: Command, tmp_path: Path
+) -> None:
+    run = make_run(place, command, "few", labeled=3, test=0)
+    result = run.read_result()
+    gain, measured = read_gain(result), read_measured(result)
+    assert result["error"] is None
+    assert gain is not None
+    assert measured is not None
+    assert (gain.part, gain.images, gain.chosen_on) == ("cross-validation", 30, "cross-validation")
+    assert (measured.images, measured.folds, measured.shorter) == (30, 3, 3)
+    errors = {name: row.error for name, row in measured.rows.items()}
+    assert errors == {"fixmatch": gain.error, "labels alone": gain.labels_only_error}
+    output = (place / "few.txt").read_text()
+    assert "in short trainings from which some labels are hidden, to measure them" in output
+    assert "from resampling 30 labels, each hidden once" in output
+    page = Page(run.page.read_text("utf-8"))
+    assert " ".join(measured.describe()) in page.texts["p"]
+    copied = Run(Path(shutil.copytree(run.folder, tmp_path / "run")))
+    copied.write_result({key: result[key] for key in result if key not in ADDED})
+    code, output, messages = command("resume", copied.folder)
+    assert code == 0, messages
+    assert copied.read_result() == result
+
+
+def test_labels_choose_where_test_images_must_not(
+    tested: Run, place: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """One of three parts of the labels is hidden from both, and only that decides."""
+    assert (
+        "some labels are hidden, to choose the better model" in (place / "tested.txt").read_text()
+    )
+    run = Run(Path(shutil.copytree(tested.folder, tmp_path / "run")))
+    result = run.read_result()
+    run.write_result({key: result[key] for key in result if key not in ADDED})
+    hidden = compare_by_folds(load_trained(run).data, run.read_recipe())
+    assert hidden is not None
+    count = hidden.measured.images
+
+    def lose_all(*_: object) -> CrossValidation:
+        errors = {"fixmatch": np.ones(count), "labels alone": np.zeros(count)}
+        return CrossValidation(hidden.measured, errors)
+
+    monkeypatch.setattr(worth_module, "compare_by_folds", lose_all)
+    compare(run)
+    gain = read_gain(run.read_result())
+    before = read_gain(result)
+    assert gain is not None
+    assert before is not None
+    assert (gain.labels_only_used, gain.chosen_on) == (True, "cross-validation")
+    assert replace(gain, labels_only_used=False) == replace(before, labels_only_used=False)
+    assert run.used == run.labels_only
+    assert "In cross-validation over the labels it was clearly worse" in gain.describe()[-1]
+
+
 def test_an_opponent_that_diverges_costs_no_result(
     tested: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -344,6 +406,6 @@ def test_an_opponent_that_diverges_costs_no_result(
 
     monkeypatch.setattr(worth_module, "resume", diverge)
     with pytest.warns(UserWarning, match="not compared with labels alone: the loss is no longer"):
-        compare_with_labels(run)
+        train_on_labels(run)
     assert run.read_result() == result | {"gain": None}
     assert not is_unfinished(run)  # it is not tried again and again

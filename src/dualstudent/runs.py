@@ -45,7 +45,7 @@ def train(
         data: training data to use instead of ``recipe.data``; pass them again to resume or
             evaluate the run. Data that were prepared from ``recipe.data`` are simply reused.
         opponent: recipe of a run on the labels alone, which is begun in ``folder``, but not
-            trained; :func:`~dualstudent.worth.compare_with_labels` does that.
+            trained; :func:`~dualstudent.worth.train_on_labels` does that.
         refit: whether labels that are held out for validation are to be learned in the end;
             :func:`~dualstudent.worth.refit_on_all_labels` does that.
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from dualstudent.losses import squared_distance
 
 
-def is_stable(p: Tensor, p_perturbed: Tensor, threshold: float) -> Tensor:
+def is_stable(p: Tensor, p_perturbed: Tensor, threshold: float | Tensor) -> Tensor:
     """Eq. 3: is x a stable sample for a student?
 
     A sample is stable if a small perturbation does not change the predicted label and if the
@@ -18,7 +18,7 @@ def is_stable(p: Tensor, p_perturbed: Tensor, threshold: float) -> Tensor:
     Args:
         p: (B, C), the student's probabilities f(θ, x).
         p_perturbed: (B, C), its probabilities f(θ, x̄) for the perturbed x̄.
-        threshold: ξ in [0, 1); a top probability of exactly ξ is not confident.
+        threshold: ξ in [0, 1), or (B,) of each sample; exactly ξ is not confident.
 
     Returns:
         (B,) bool, the ℛ of the paper.

@@ -20,17 +20,18 @@ from dualstudent.recipes.schema import EMASettings, Recipe
 from dualstudent.runs import draw_page, resume, train_or_resume
 from dualstudent.signals import Interrupted, StopRequest
 from dualstudent.training.callbacks import Callback
-from dualstudent.training.fine_tuning import start_from_labels
+from dualstudent.training.crossvalidation import (
+    LABELS_ALONE,
+    CrossValidation,
+    compare_by_folds,
+    divide_labels,
+    plan_folds,
+)
+from dualstudent.training.fine_tuning import start_from_labels, starts_from_run
 from dualstudent.training.gain import compute_gain, measure_gain
 from dualstudent.training.inspection import inspect_features
 from dualstudent.training.model import load_trained
-from dualstudent.training.on_features import (
-    LABELS_ALONE,
-    SHORTER,
-    compare_by_folds,
-    compare_on_test,
-    divide_labels,
-)
+from dualstudent.training.on_features import compare_on_test
 from dualstudent.training.run import Run
 from dualstudent.training.trainer import LossNotFinite, Trainer
 
@@ -53,22 +54,33 @@ def can_measure(recipe: Recipe, data: PreparedData) -> bool:
 
 
 def can_cross_validate(recipe: Recipe, data: PreparedData) -> bool:
-    """Return whether the labels themselves are to tell how good a run is.
+    """Return whether the labels themselves can tell which of two runs is better.
 
-    That takes many trainings, so they must be short, on features of a trunk. Labels of the source
-    say nothing about the target.
+    Validation images tell it better, and labels of the source say nothing about the target. A
+    network that starts from another run has seen all labels.
     """
-    if recipe.trunk is None or len(data.test_labels) or data.is_target is not None:
+    validated = recipe.data.evaluated_part == "validation" and len(data.test_labels) > 0
+    if validated or data.is_target is not None or starts_from_run(recipe.network):
         return False
     return int(torch.bincount(data.labels[data.labeled]).max()) > 1  # a label must be left
 
 
-def count_trainings(recipe: Recipe, data: PreparedData) -> float:
+def is_cross_validated(recipe: Recipe, data: PreparedData, has_opponent: bool) -> bool:
+    """Return whether labels are hidden after a run: to choose between two models, or to measure.
+
+    What learns from the features of a trunk is measured by it without an opponent, too.
+    """
+    measures = recipe.trunk is not None and not len(data.test_labels)
+    return (has_opponent or measures) and can_cross_validate(recipe, data)
+
+
+def count_trainings(recipe: Recipe, data: PreparedData, has_opponent: bool) -> float:
     """Count the trainings of full length that a run takes, with those of cross-validation."""
-    if not can_cross_validate(recipe, data):
+    if not is_cross_validated(recipe, data, has_opponent):
         return 1.0
-    folds = int(divide_labels(data, recipe.seed).max()) + 1
-    return 1 + folds / SHORTER
+    plan = plan_folds(recipe, data)
+    folds = int(divide_labels(data, recipe.seed, plan).max()) + 1
+    return 1 + folds / plan.shorter
 
 
 def make_opponent(recipe: Recipe, data: PreparedData) -> Recipe | None:
@@ -109,15 +121,16 @@ def make_opponent(recipe: Recipe, data: PreparedData) -> Recipe | None:
 
 def is_unfinished(run: Run) -> bool:
     """Return whether a trained run still has to be compared, or trained on all labels."""
-    return _awaits_gain(run) or _awaits_baselines(run) or _awaits_refit(run)
+    return _awaits_comparison(run) or _awaits_refit(run)
 
 
 def _awaits_gain(run: Run) -> bool:
     return run.labels_only.about.is_file() and "gain" not in run.read_result()
 
 
-def _awaits_baselines(run: Run) -> bool:
-    return "on_features" not in run.read_result() and run.read_recipe().trunk is not None
+def _awaits_comparison(run: Run) -> bool:
+    on_features = run.read_recipe().trunk is not None
+    return _awaits_gain(run) or (on_features and "on_features" not in run.read_result())
 
 
 def _awaits_refit(run: Run) -> bool:
@@ -173,18 +186,16 @@ def _said_on(run: Run, what: str) -> Iterator[None]:
         raise Interrupted(stop.number, f"{stop.done} on {what}", command) from stop
 
 
-def compare_with_labels(
+def train_on_labels(
     run: Run, callbacks: Callback | Sequence[Callback] = (), data: PreparedData | None = None
 ) -> None:
-    """Train the opponent of a finished run to its end; write what the unlabeled images gained.
+    """Train the opponent of a finished run to its end, on the labels alone.
 
-    Adds ``gain`` to the result of the run and draws its page again. Does nothing if the run has
-    no opponent, or was compared already. Without held-out images, :func:`compare_on_features`
-    compares them later.
+    Does nothing if the run has no opponent, or was compared already.
 
     Args:
         run: a finished run.
-        callbacks: receive the progress of the opponent.
+        callbacks: receive the progress.
         data: the data that :func:`~dualstudent.train` was given, if any.
 
     Raises:
@@ -199,55 +210,69 @@ def compare_with_labels(
     except LossNotFinite as error:
         warnings.warn(f"not compared with labels alone: {escape_line(error)}", stacklevel=2)
         _add_to_result(run, {"gain": None})
-        return
-    ours, labels_only = (load_trained(each, data) for each in (run, run.labels_only))
-    if len(ours.data.test_labels):
-        gain = measure_gain(ours, labels_only)
-        _add_to_result(run, {"gain": asdict(gain)})
-        if not _awaits_baselines(run):  # they draw it, too
-            draw_page(run, lambda: labels_only if gain.labels_only_used else ours)
 
 
-def compare_on_features(
-    run: Run, progress: Progress | None = None, data: PreparedData | None = None
-) -> None:
-    """Compare a finished run on the features of a trunk with baselines on the same features.
+def compare(run: Run, progress: Progress | None = None, data: PreparedData | None = None) -> None:
+    """Measure what the unlabeled images gained, and on the features of a trunk also baselines.
 
-    Adds ``on_features`` and ``inspection`` to its result and draws its page again. Without held-out
-    images, all are compared by cross-validation over the labels; if there is an opponent, it adds
-    ``gain``, too, and chooses the model to use. Does nothing for a run without a trunk, or if it
-    was compared already.
+    Adds ``gain`` to the result of a run whose opponent is trained, and with it which of the two
+    is used. Validation images choose that, or else cross-validation over the labels, which without
+    held-out images also measures both: ``cross_validation``. On features, adds ``on_features`` and
+    ``inspection``. Draws the page again. Does nothing if all that is there.
 
     Args:
-        run: a finished run; its opponent is trained already.
+        run: a finished run.
         progress: receives the number of epochs of cross-validation that are done.
         data: the data that :func:`~dualstudent.train` was given, if any.
 
     Raises:
         UserError: if the data have changed.
-        Interrupted: after Ctrl-C, SIGTERM or SIGHUP; the same call begins anew.
+        Interrupted: after Ctrl-C, SIGTERM or SIGHUP; the same call continues.
     """
-    if not _awaits_baselines(run):
+    if not _awaits_comparison(run):
         return
-    ours = load_trained(run, data)
-    added: dict[str, Any] = {"on_features": None}
-    if len(ours.data.test_labels):
-        added = {"on_features": asdict(compare_on_test(ours))}
-    elif can_cross_validate(ours.recipe, ours.data):
-        added |= _cross_validate(run, ours, progress)
-    added["inspection"] = asdict(inspect_features(ours.data, ours.recipe.seed))
+    ours, alone = load_trained(run, data), None
+    if _awaits_gain(run):
+        alone = load_trained(run.labels_only, data)
+    has_test, on_features = len(ours.data.test_labels) > 0, ours.recipe.trunk is not None
+    found = _cross_validate(run, ours, alone, progress)
+    added: dict[str, Any] = {}
+    if on_features:
+        measured = compare_on_test(ours) if has_test else found and found.measured
+        added["on_features"] = asdict(measured) if measured else None
+        added["inspection"] = asdict(inspect_features(ours.data, ours.recipe.seed))
+    elif found is not None and not has_test:
+        added["cross_validation"] = asdict(found.measured)
+    if alone is not None:
+        added["gain"] = _measure_gain(ours, alone, found)
     _add_to_result(run, added)
-    draw_page(run, lambda: ours if run.used == run else load_trained(run.used, data))
+    run.hidden_label_answers.unlink(missing_ok=True)
+    draw_page(run, lambda: ours if run.used == run else alone or load_trained(run.used, data))
 
 
-def _cross_validate(run: Run, ours: Trainer, progress: Progress | None) -> dict[str, Any]:
-    """What cross-validation adds to the result; nothing if it cannot be done."""
-    alone = run.labels_only.read_recipe() if run.labels_only.result.is_file() else None
+def _measure_gain(
+    ours: Trainer, alone: Trainer, found: CrossValidation | None
+) -> dict[str, Any] | None:
+    errors = None
+    if found is not None:
+        errors = found.errors[ours.recipe.method.name], found.errors[LABELS_ALONE]
+    if len(ours.data.test_labels):
+        return asdict(measure_gain(ours, alone, errors))
+    return asdict(compute_gain("cross-validation", *errors)) if errors else None
+
+
+def _cross_validate(
+    run: Run, ours: Trainer, alone: Trainer | None, progress: Progress | None
+) -> CrossValidation | None:
+    """What cross-validation finds; None if it cannot be done, or is of no use."""
+    if not is_cross_validated(ours.recipe, ours.data, alone is not None):
+        return None
+    opponent = alone.recipe if alone is not None else None
     with StopRequest() as stop:
 
         def on_epoch(done: int, total: int) -> None:
             if progress is not None:
-                if done == 1:
+                if done == 0:
                     progress.on_start(0, total)
                 progress.on_step(done)
             if stop.received:
@@ -255,17 +280,12 @@ def _cross_validate(run: Run, ours: Trainer, progress: Progress | None) -> dict[
                 raise Interrupted(stop.received, "a part of the cross-validation", command)
 
         try:
-            found = compare_by_folds(ours.data, ours.recipe, alone, on_epoch)
+            return compare_by_folds(
+                ours.data, ours.recipe, opponent, on_epoch, run.hidden_label_answers
+            )
         except LossNotFinite as error:
             warnings.warn(f"not cross-validated: {escape_line(error)}", stacklevel=3)
-            found = None
-    if found is None:
-        return {"gain": None}
-    added = {"on_features": asdict(found.comparison)}
-    if alone is not None:
-        errors = found.errors[ours.recipe.method.name], found.errors[LABELS_ALONE]
-        added["gain"] = asdict(compute_gain("cross-validation", *errors))
-    return added
+            return None
 
 
 def _add_to_result(run: Run, added: dict[str, Any]) -> None:

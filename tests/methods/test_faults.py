@@ -124,6 +124,19 @@ def test_what_is_no_fault_of_the_batch_is_left_as_it_is() -> None:
     assert not loss.total.isfinite()
 
 
+def test_other_floats_are_no_fault_in_mixed_precision() -> None:
+    class Mine(Supervised):
+        def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:
+            self.students[0](batch.views[0])
+            raise ValueError("mine")
+
+    halves = Batch(make_views(Tensor.bfloat16), LABELS)
+    with torch.autocast("cpu", torch.bfloat16), pytest.raises(ValueError, match="^mine$"):
+        Mine([small_network()]).losses(halves, ramp=1.0)
+    with pytest.raises(UserError, match=r"view 1 is torch.bfloat16 .*float32"):
+        Mine([small_network()]).losses(halves, ramp=1.0)
+
+
 @pytest.mark.parametrize(
     ("returned", "message"),
     [

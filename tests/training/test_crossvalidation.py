@@ -1,6 +1,8 @@
 """Cross-validation over the labels of data whose classes are known by construction."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,12 +12,15 @@ from torch import Tensor
 
 from dualstudent import PreparedData, Recipe, load_recipe, prepare_arrays
 from dualstudent.signals import Interrupted
-from dualstudent.training.crossvalidation import cross_validate, hide_labels, split_folds, train_by
-from dualstudent.training.on_features import (
+from dualstudent.training.crossvalidation import (
     compare_by_folds,
-    cross_validate_baselines,
-    find_interval,
+    cross_validate,
+    hide_labels,
+    split_folds,
+    train_by,
 )
+from dualstudent.training.measured import find_interval
+from dualstudent.training.on_features import cross_validate_baselines
 from dualstudent.trunks.baselines import predict_baseline
 
 CHANGES = (
@@ -103,14 +108,12 @@ def test_all_are_compared_on_the_same_labels() -> None:
         data, recipe, recipe, on_epoch=lambda done, total: told.append((done, total))
     )
     assert found is not None
-    shown = found.comparison
-    assert told == [(done, 24) for done in range(1, 25)]  # 2 recipes, 3 folds, 4 of 8 epochs
+    shown = found.measured
+    assert told == [(done, 18) for done in range(19)]  # 2 recipes, 3 folds, 3 of 8 epochs
     assert (shown.part, shown.images, shown.folds) == ("cross-validation", 5, 3)
     assert list(shown.never_hidden) == [data.classes[2]]
-    assert list(shown.rows)[:2] == ["pi", "labels alone"]
+    assert list(shown.rows) == ["pi", "labels alone"]  # baselines are for features
     np.testing.assert_array_equal(found.errors["pi"], found.errors["labels alone"])
-    for name in ("logistic regression", "nearest neighbors", "label propagation"):
-        assert shown.rows[name].error == 0  # the groups are far apart
     for name, errors in found.errors.items():
         assert shown.rows[name].error == pytest.approx(100 * errors.mean())
         assert errors.shape == (5,)
@@ -145,11 +148,43 @@ def test_without_two_labels_of_a_class_there_is_nothing_to_hide() -> None:
 
 
 def test_a_stop_ends_it() -> None:
-    def stop(done: int, total: int) -> None:
-        raise Interrupted(2, f"{done} of {total}", "again")
+    with pytest.raises(Interrupted, match="1 of 6"):
+        compare_by_folds(make_data([0, 0, 1, 1, 2]), make_recipe(), on_epoch=stop_at(1))
 
-    with pytest.raises(Interrupted, match="1 of 8"):
-        compare_by_folds(make_data([0, 0, 1, 1, 2]), make_recipe(), on_epoch=stop)
+
+def stop_at(epoch: int) -> Callable[[int, int], None]:
+    def on_epoch(done: int, total: int) -> None:
+        if done == epoch:
+            raise Interrupted(2, f"{done} of {total}", "again")
+
+    return on_epoch
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"pi, labels hidden: [1, 2]": [[0.5]]}'])
+def test_what_was_answered_before_a_stop_is_not_learned_again(damage: str, tmp_path: Path) -> None:
+    data, recipe, file = make_data([0, 0, 1, 1, 2]), make_recipe(), tmp_path / "answers.json"
+    with pytest.raises(Interrupted, match="5 of 12"):  # of 3 epochs for each of 2 parts, twice
+        compare_by_folds(data, recipe, recipe, stop_at(5), file)
+    if damage:
+        file.write_text(damage)
+    told = []
+    again = compare_by_folds(data, recipe, recipe, lambda done, _: told.append(done), file)
+    assert told == ([*range(13)] if damage else [0, *range(3, 13)])
+    whole = compare_by_folds(data, recipe, recipe)
+    assert again is not None
+    assert whole is not None
+    assert again.measured == whole.measured
+    for name, errors in whole.errors.items():
+        np.testing.assert_array_equal(again.errors[name], errors)
+
+
+def test_where_test_images_measure_a_third_of_the_labels_chooses() -> None:
+    data = make_data([0, 0, 0, 1, 1, 1, 2, 2, 2])
+    tested = replace(data, test=data.train, test_labels=data.labels)
+    found, whole = (compare_by_folds(each, make_recipe()) for each in (tested, data))
+    assert found is not None
+    assert whole is not None
+    assert (found.measured.images, whole.measured.images) == (3, 9)
 
 
 @pytest.mark.parametrize(("share", "count"), [(0.0, 20), (0.3, 50), (1.0, 7)])

@@ -16,8 +16,8 @@ from dualstudent.grid import run_grid
 from dualstudent.networks import EfficientNetLite0
 from dualstudent.training.checkpoint import read_tensors
 from dualstudent.training.gain import read_gain
+from dualstudent.training.measured import read_measured
 from dualstudent.training.model import evaluate_run, load_trained
-from dualstudent.training.on_features import read_comparison
 from dualstudent.training.predictor import Predictor
 from dualstudent.trunks.baselines import BASELINES
 from dualstudent.trunks.samples import KeptFeatures
@@ -202,7 +202,7 @@ def test_exported_files_contain_the_trunk(to: str, run: Run, tmp_path: Path) -> 
 
 
 def test_baselines_are_shown_beside_the_result(run: Run, place: Path) -> None:
-    comparison = read_comparison(run.read_result())
+    comparison = read_measured(run.read_result())
     assert comparison is not None
     assert (comparison.part, comparison.images, comparison.folds) == ("test", 20, 0)
     assert list(comparison.rows) == ["fixmatch", *BASELINES]
@@ -227,7 +227,7 @@ def test_without_a_test_part_labels_are_cross_validated_and_choose(
     assert code == 0, messages
     run = Run.open(place / "runs" / "untested-0")
     result = run.read_result()
-    comparison, gain = read_comparison(result), read_gain(result)
+    comparison, gain = read_measured(result), read_gain(result)
     assert comparison is not None
     assert gain is not None
     assert (comparison.part, comparison.images, comparison.folds) == ("cross-validation", 20, 2)

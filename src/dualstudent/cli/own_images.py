@@ -54,6 +54,10 @@ class _Chosen:
     opponent_forecast: Forecast | None
 
     @property
+    def trainings(self) -> float:  # of full length, with those of cross-validation
+        return count_trainings(self.recipe, self.data, self.opponent is not None)
+
+    @property
     def refit(self) -> bool:  # on all labels, in the end
         return should_refit(self.recipe, self.data)
 
@@ -135,7 +139,7 @@ def print_next_steps(run: Run) -> None:
 
 def _fit_into(budget: Budget, chosen: _Chosen) -> _Chosen:
     """Choose as many epochs as fit into what is left of a budget, with all that is compared."""
-    trainings, left = count_trainings(chosen.recipe, chosen.data), budget.left
+    trainings, left = chosen.trainings, budget.left
     for _ in range(2):  # how often it is evaluated depends on the length, and costs time as well
         others = [(chosen.recipe, chosen.forecast)] if chosen.refit else []
         if chosen.opponent and chosen.opponent_forecast:
@@ -164,6 +168,13 @@ def _list_more(chosen: _Chosen, seconds: float, baseline: bool) -> Iterator[str]
     """What else is trained beside a training that takes so many seconds."""
     if baseline and (line := _describe_baseline(chosen)):
         yield line
+    if chosen.trainings > 1:
+        both = seconds
+        if chosen.opponent and chosen.opponent_forecast:
+            both += chosen.opponent_forecast.estimate(chosen.opponent)
+        short = format_estimate((chosen.trainings - 1) * both)
+        why = "to choose the better model" if len(chosen.data.test_labels) else "to measure them"
+        yield f"about {short} more in short trainings from which some labels are hidden, {why}"
     if chosen.refit:
         again = format_estimate(seconds)
         yield f"about {again} more on all labels, also those that measure it: the model to use"
@@ -179,8 +190,10 @@ def _describe_baseline(chosen: _Chosen) -> str:
         )
     recipe, data = chosen.recipe, chosen.data
     if learns_from_unlabeled(recipe, data) and not can_measure(recipe, data):
-        missing = "test or validation" if data.is_target is None else "test"
-        return f"there are no {missing} images to measure by what the unlabeled images gain"
+        missing = "no test or validation images and no two labels of a class"
+        if data.is_target is not None:
+            missing = "no test images"
+        return f"there are {missing} to measure by what the unlabeled images gain"
     return ""
 
 

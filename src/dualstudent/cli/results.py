@@ -16,7 +16,7 @@ from dualstudent.report.format import format_count, format_duration, format_inte
 if TYPE_CHECKING:
     from dualstudent.data.prepared import PreparedData
     from dualstudent.experiments.table import ComparisonTable
-    from dualstudent.training.on_features import FeatureComparison
+    from dualstudent.training.measured import MeasuredErrors
     from dualstudent.training.run import Run
 
 
@@ -56,13 +56,13 @@ def complete_run(run: "Run", data: "PreparedData | None" = None) -> None:
         data: that it was trained on, if they are at hand.
     """
     from dualstudent.progress import show_progress
-    from dualstudent.worth import compare_on_features, compare_with_labels, refit_on_all_labels
+    from dualstudent.worth import compare, refit_on_all_labels, train_on_labels
 
     name = run.folder.name
     with show_progress(console) as progress:
-        compare_with_labels(run, progress.make_callback(f"{name}, labels alone"), data)
+        train_on_labels(run, progress.make_callback(f"{name}, labels alone"), data)
     with show_progress(console, "epochs") as progress:
-        compare_on_features(run, progress.make_callback(f"{name}, cross-validation"), data)
+        compare(run, progress.make_callback(f"{name}, cross-validation"), data)
     with show_progress(console) as progress:
         refit_on_all_labels(run, progress.make_callback(f"{name}, all labels"))
 
@@ -98,10 +98,10 @@ def print_result(run: "Run") -> None:
     """Print the result of a finished run and where its files are, and draw its curves."""
     from dualstudent.training.gain import read_gain
     from dualstudent.training.inspection import read_inspection
-    from dualstudent.training.on_features import read_comparison
+    from dualstudent.training.measured import read_measured
 
     result = run.read_result()
-    comparison = read_comparison(result)
+    comparison = read_measured(result)
     if result["error"] is not None:
         _print_figures(run)
         _draw_curves(run)
@@ -132,8 +132,9 @@ def _describe_use(run: "Run") -> str:
     )
 
 
-def _print_comparison(comparison: "FeatureComparison") -> None:
-    table = Table(title="on the same features", title_justify="left")
+def _print_comparison(comparison: "MeasuredErrors") -> None:
+    title = "cross-validation over the labels" if comparison.folds else "on the same features"
+    table = Table(title=title, title_justify="left")
     table.add_column("method", no_wrap=True)
     for column in ("error", "95 % interval"):
         table.add_column(column, justify="right")

@@ -143,7 +143,8 @@ def _fit_into(budget: "Budget | None", recipe: "Recipe") -> "tuple[Recipe, Prepa
     from dualstudent.worth import count_trainings
 
     data = data or prepare(recipe.data, recipe.seed, recipe.transforms, recipe.normalization)
-    forecast, trainings = measure_for_budget(recipe, data), count_trainings(recipe, data)
+    forecast = measure_for_budget(recipe, data)
+    trainings = count_trainings(recipe, data, has_opponent=False)
     epochs = fit_epochs(recipe, forecast, budget.left, trainings=trainings)
     return set_length(recipe, epochs), data
 

@@ -126,6 +126,12 @@ def _find_faults(method: "Method", batch: Batch) -> Iterator[str]:
     for number, view in enumerate(batch.views, start=1):
         if len(view) not in (len(batch), unlabeled, len(batch) - unlabeled):
             yield f"view {number} has {len(view)} row(s) for {unlabeled} unlabeled samples"
-        if weight is not None and (view.dtype, view.device) != (weight.dtype, weight.device):
+        if weight is not None and not _fits(view, weight):
             kinds = [f"{each.dtype} on {each.device}" for each in (view, weight)]
             yield f"view {number} is {kinds[0]}, the weights of the students are {kinds[1]}"
+
+
+def _fits(view: Tensor, weight: Tensor) -> bool:
+    """Whether a network can take the view; mixed precision takes other floats, too."""
+    mixed = torch.is_autocast_enabled(weight.device.type) and view.is_floating_point()
+    return view.device == weight.device and (mixed or view.dtype == weight.dtype)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dualstudent.calibration import PredictedSet, Threshold, find_threshold
 from dualstudent.labeling.trust import MIN_ACCEPTED
-from dualstudent.training.on_features import find_interval
+from dualstudent.training.measured import find_interval
 
 _POINTS = 4  # that a forecast needs at least
 _FARTHEST = 4  # times the labels of now; beyond, nothing honest can be said

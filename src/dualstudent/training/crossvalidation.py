@@ -1,29 +1,68 @@
 """Cross-validation over the labels: every label is hidden once, and then predicted."""
 
-from collections.abc import Callable
-from dataclasses import replace
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dualstudent.atomic import atomic_write
 from dualstudent.data.prepared import PreparedData
 from dualstudent.errors import UserError
 from dualstudent.generators import make_generator
 from dualstudent.recipes.length import set_length
 from dualstudent.recipes.schema import Recipe
 from dualstudent.training.inference import Predictions, predict
+from dualstudent.training.measured import Measured, MeasuredErrors, count_wrong
+from dualstudent.training.on_features import cross_validate_baselines, read_features
 from dualstudent.training.trainer import Trainer
 
-MOST_FOLDS = 5
+LABELS_ALONE = "labels alone"
+_PIECE = 1024  # images that are read at a time
 
 Answer = Callable[[PreparedData, Tensor], NDArray[np.float64]]
 """Learns from data and returns the class probabilities (n, C) of n of its training samples."""
 
 
-def split_folds(labels: Tensor, images: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
-    """Divide labels into at most five parts, each with its share of every class.
+@dataclass(frozen=True)
+class Plan:
+    """How much of cross-validation there is time for.
+
+    Attributes:
+        parts: that the labels are divided into, at most.
+        hidden: how many of these parts are hidden, one after the other.
+        shorter: how many times as short as that of the run each training is.
+    """
+
+    parts: int
+    hidden: int
+    shorter: int
+
+
+ON_FEATURES = Plan(5, 5, 2)  # in seconds; by half of it, heads have learned nearly all
+_FROM_SCRATCH = Plan(3, 3, 3)  # as much as one more training
+_TO_CHOOSE = Plan(3, 1, 3)  # where test images measure: a third of one
+
+
+def plan_folds(recipe: Recipe, data: PreparedData) -> Plan:
+    """Plan the cross-validation of a run."""
+    if recipe.trunk is not None:
+        return ON_FEATURES
+    return _TO_CHOOSE if len(data.test_labels) else _FROM_SCRATCH
+
+
+def split_folds(
+    labels: Tensor, images: NDArray[np.int64], seed: int, parts: int = 5
+) -> NDArray[np.int64]:
+    """Divide labels into at most so many parts, each with its share of every class.
 
     The images of a class with fewer labels are all in different parts. Whatever part is hidden,
     a label of each class is left: a class with a single image is never hidden. Copies of an image
@@ -33,6 +72,7 @@ def split_folds(labels: Tensor, images: NDArray[np.int64], seed: int) -> NDArray
         labels: (n,) int64, the class of each labeled sample.
         images: (n,) int64, equal numbers for copies of one image.
         seed: seed of the division.
+        parts: their largest number.
 
     Returns:
         (n,) the part of each label, counted from 0; −1 if it is never hidden.
@@ -48,7 +88,7 @@ def split_folds(labels: Tensor, images: NDArray[np.int64], seed: int) -> NDArray
     order = shuffled[np.argsort(classes, kind="stable")]
     order = order[counts[labels.numpy()[first][order]] > 1]
     folds = np.full(len(first), -1)
-    folds[order] = np.arange(len(order)) % min(MOST_FOLDS, max(1, counts.max()))
+    folds[order] = np.arange(len(order)) % min(parts, max(1, counts.max()))
     return folds[copy]
 
 
@@ -116,6 +156,40 @@ def train_by(
     return answer, shorter.epochs
 
 
+def keep_answers(answer: Answer, name: str, file: Path, on_kept: Callable[[], None]) -> Answer:
+    """Write down what is answered, so that an interrupted cross-validation continues.
+
+    Args:
+        answer: learns, which takes long.
+        name: of what learns, as a file may hold the answers of several.
+        file: JSON, kept in the folder of the run.
+        on_kept: called when an answer was there already.
+    """
+
+    def find_or_answer(data: PreparedData, asked: Tensor) -> NDArray[np.float64]:
+        known = _read_answers(file)
+        key = f"{name}, labels hidden: {asked.tolist()}"
+        found = np.array(known.get(key, []), dtype=np.float64)
+        if found.shape == (len(asked), len(data.classes)):
+            on_kept()
+            return found
+        found = answer(data, asked)
+        with atomic_write(file) as path:
+            path.write_text(json.dumps(known | {key: found.tolist()}), "utf-8")
+        return found
+
+    return find_or_answer
+
+
+def _read_answers(file: Path) -> dict[str, Any]:
+    """What is kept; nothing if the file is damaged, as all of it can be answered again."""
+    try:
+        known = json.loads(file.read_text("utf-8"))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return known if isinstance(known, dict) else {}
+
+
 def _shorten(recipe: Recipe, epochs: int) -> Recipe:
     try:
         return set_length(recipe, min(epochs, recipe.epochs))
@@ -130,3 +204,85 @@ def _fit_batch(recipe: Recipe, data: PreparedData) -> Recipe:
         return recipe
     batch = recipe.batch.model_copy(update={"size": size, "labeled": size})
     return recipe.model_copy(update={"batch": batch})
+
+
+@dataclass(frozen=True)
+class CrossValidation:
+    """The errors that cross-validation found.
+
+    Attributes:
+        measured: the errors in percent.
+        errors: name → (n,), 1 where the answer for a hidden label is wrong, else 0.
+    """
+
+    measured: MeasuredErrors
+    errors: Mapping[str, NDArray[np.float64]]
+
+
+def compare_by_folds(
+    data: PreparedData,
+    recipe: Recipe,
+    opponent: Recipe | None = None,
+    on_epoch: Callable[[int, int], None] = lambda done, total: None,
+    file: Path | None = None,
+) -> CrossValidation | None:
+    """Compare a recipe and one for the labels alone; on features of a trunk, also the baselines.
+
+    Args:
+        data: the data of the run.
+        recipe: of the run.
+        opponent: learns from the labels alone.
+        on_epoch: is told how many epochs of how many are done; may raise.
+        file: to keep answers in, from which the same call continues; default: they are not kept.
+
+    Returns:
+        None if no class has two labeled images.
+    """
+    plan = plan_folds(recipe, data)
+    folds = divide_labels(data, recipe.seed, plan)
+    if folds.max() < 0:
+        return None
+    count, hidden = int(folds.max()) + 1, folds >= 0
+    done = total = 0
+
+    def add(epochs: int = 1) -> None:
+        nonlocal done
+        done += epochs
+        on_epoch(done, total)
+
+    recipes = {recipe.method.name: recipe} | ({LABELS_ALONE: opponent} if opponent else {})
+    answers = {}
+    for name, each in recipes.items():
+        answers[name], epochs = train_by(each, math.ceil(each.epochs / plan.shorter), add)
+        if file is not None:
+            answers[name] = keep_answers(answers[name], name, file, partial(add, epochs))
+        total += count * epochs
+    add(0)
+    truth = data.labels[data.labeled].numpy()
+    found = {name: cross_validate(data, folds, answer) for name, answer in answers.items()}
+    if recipe.trunk is not None:
+        found |= cross_validate_baselines(data, folds, recipe.seed)
+    errors = {name: count_wrong(each[hidden], truth[hidden]) for name, each in found.items()}
+    rows = {name: Measured.count(each) for name, each in errors.items()}
+    alone = sorted({data.classes[label] for label in truth[~hidden]})
+    measured = MeasuredErrors(
+        "cross-validation", int(hidden.sum()), rows, count, plan.shorter, tuple(alone)
+    )
+    return CrossValidation(measured, errors)
+
+
+def divide_labels(data: PreparedData, seed: int, plan: Plan = ON_FEATURES) -> NDArray[np.int64]:
+    """Divide the labels of a run for cross-validation, as :func:`split_folds` does.
+
+    Labeled samples that are equal to the bit are copies of one. Parts that there is no time for
+    are never hidden.
+    """
+    digests = [
+        hashlib.sha256(image.tobytes()).hexdigest()
+        for piece in torch.split(data.labeled, _PIECE)
+        for image in read_features(data.train, piece)
+    ]
+    _, copies = np.unique(np.array(digests), return_inverse=True)
+    folds = split_folds(data.labels[data.labeled], copies, seed, plan.parts)
+    folds[folds >= plan.hidden] = -1
+    return folds

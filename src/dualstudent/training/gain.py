@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from dualstudent.errors import UserError
 from dualstudent.training.trainer import Trainer
+
+Errors: TypeAlias = tuple[NDArray[np.float64], NDArray[np.float64]]
+"""Two times (n,), 1 where an answer is wrong, else 0: with unlabeled images, and without."""
 
 _LEVEL = 0.05  # of the sign test
 _RESAMPLES, _SEED = 10_000, 0
@@ -25,7 +28,7 @@ class Gain:
         error: of the run that learned from unlabeled images, too.
         labels_only_error: of the run that learned from the labels alone.
         interval: the 95 % interval of ``points``, by resampling the images.
-        chosen_on: the part that chose the model to use; None if the images are test images.
+        chosen_on: what chose the model to use; None if nothing did, as test images must not.
         labels_only_used: whether the model from the labels alone was chosen.
         guess_error: of always naming the most frequent class of the images; None if not computed.
     """
@@ -69,21 +72,29 @@ class Gain:
             )
         if self.labels_only_used:
             users = "label and the report" if is_refit else "predict, label, export and the report"
+            used = f"{users} use the model from the labels alone, in {labels_only}"
             sentences.append(
-                f"So {users} use the model from the labels alone, in {labels_only}; as these "
-                "labels chose it, its error may be too optimistic."
+                f"In cross-validation over the labels it was clearly worse with them, so {used}."
+                if self.part == "test"
+                else f"So {used}; as these labels chose it, its error may be too optimistic."
             )
         elif self.points < 0:
-            why = (
-                "Test images must not choose the model"
-                if self.chosen_on is None
-                else "So few images cannot tell which model is better"
-            )
             sentences.append(
-                f"{why}, so the one that learned from all images is used; to use the other one, "
-                f"name its folder as the run: {labels_only}."
+                f"{self._explain_keeping()}, so the one that learned from all images is used; to "
+                f"use the other one, name its folder as the run: {labels_only}."
             )
         return sentences
+
+    def _explain_keeping(self) -> str:
+        """Why the model that learned from unlabeled images is used although they lost."""
+        if self.chosen_on is None:
+            return "Test images must not choose the model"
+        if self.part == "test":
+            return (
+                "Test images must not choose the model, and in cross-validation over the labels "
+                "neither was clearly better"
+            )
+        return "So few images cannot tell which model is better"
 
 
 def read_gain(result: dict[str, Any]) -> Gain | None:
@@ -100,20 +111,28 @@ def read_gain(result: dict[str, Any]) -> Gain | None:
         raise UserError("the gain in result.json is malformed; bring back the file") from error
 
 
-def measure_gain(ours: Trainer, labels_only: Trainer) -> Gain:
+def measure_gain(ours: Trainer, labels_only: Trainer, by_labels: Errors | None = None) -> Gain:
     """Compare a trained run with one on the labels alone, which has the same data.
 
-    Only validation images choose the model to use: the labels alone if their error is clearly
-    lower, by a sign test. A few images would often be wrong about a small difference, and
-    unlabeled images usually help. Test images never choose, because they would no
-    longer tell how good the chosen model is.
+    Test images never choose the model to use, because they would no longer tell how good the
+    chosen one is. Validation images do, or labels that were hidden from short trainings: the labels
+    alone are used if their error is clearly lower, by a sign test. A few images would often be
+    wrong about a small difference, and unlabeled images usually help.
+
+    Args:
+        ours: the run that learned from unlabeled images, too.
+        labels_only: the other one.
+        by_labels: the errors of both in cross-validation, which choose where there is a test part.
     """
-    part: Literal["test", "validation"] = (
-        "validation" if ours.recipe.data.evaluated_part == "validation" else "test"
-    )
+    tested = ours.recipe.data.evaluated_part != "validation"
+    part: Literal["test", "validation"] = "test" if tested else "validation"
     gain = compute_gain(part, find_errors(ours), find_errors(labels_only))
     frequent = int(ours.data.test_labels.bincount().max())
-    return replace(gain, guess_error=100 * (1 - frequent / gain.images))
+    gain = replace(gain, guess_error=100 * (1 - frequent / gain.images))
+    if not (tested and by_labels):
+        return gain
+    chosen = compute_gain("cross-validation", *by_labels)
+    return replace(gain, chosen_on=chosen.chosen_on, labels_only_used=chosen.labels_only_used)
 
 
 def compute_gain(

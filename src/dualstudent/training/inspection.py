@@ -9,7 +9,8 @@ import torch
 from numpy.typing import NDArray
 
 from dualstudent.data.prepared import PreparedData
-from dualstudent.training.on_features import cross_validate_baselines, divide_labels, read_features
+from dualstudent.training.crossvalidation import divide_labels
+from dualstudent.training.on_features import cross_validate_baselines, read_features
 from dualstudent.trunks.baselines import choose_training
 from dualstudent.trunks.findings import find_lookalikes, find_suspects, find_unlike
 from dualstudent.trunks.samples import pick_some

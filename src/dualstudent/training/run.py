@@ -89,6 +89,11 @@ class Run:
         return self.folder / "result.json"
 
     @property
+    def hidden_label_answers(self) -> Path:
+        """What an interrupted cross-validation has found; exists only until it is done."""
+        return self.folder / "cross-validation.json"
+
+    @property
     def log(self) -> Path:
         """The images that could not be read, one per line; exists only if there are any."""
         return self.folder / "log.txt"

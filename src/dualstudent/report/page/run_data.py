@@ -13,8 +13,8 @@ from dualstudent.report.page.findings import FindingGallery, build_finding_galle
 from dualstudent.training.gain import Gain, read_gain
 from dualstudent.training.inference import Predictions
 from dualstudent.training.inspection import read_inspection
+from dualstudent.training.measured import MeasuredErrors, read_measured
 from dualstudent.training.model import load_trained
-from dualstudent.training.on_features import FeatureComparison, read_comparison
 from dualstudent.training.run import Run
 from dualstudent.training.trainer import Trainer
 
@@ -54,7 +54,7 @@ class RunData:
     unreadable: int
     evaluation: Evaluation | None
     gain: Gain | None = None
-    comparison: FeatureComparison | None = None
+    comparison: MeasuredErrors | None = None
     findings: Sequence[FindingGallery] = ()
     domains: Domains | None = None
     is_refit: bool = False
@@ -99,7 +99,7 @@ def collect_run_data(
         shown = _collect(run.used, name, trainer, pictures)
         result = run.read_result()
         findings = build_finding_galleries(read_inspection(result), trainer.data, pictures)
-        shown = replace(shown, gain=read_gain(result), comparison=read_comparison(result))
+        shown = replace(shown, gain=read_gain(result), comparison=read_measured(result))
         found.append(replace(shown, findings=findings, is_refit=run.wants_refit))
     return found
 
