@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from choose_defaults import train_once
-from dualstudent import PreparedData, Transforms
+from dualstudent import PreparedData, Recipe, Transforms
 from dualstudent.batch import count_epoch_steps
 from dualstudent.data.transforms.symmetry import may_be_mirrored
 from dualstudent.recipes.chooser import ImageFacts, choose_recipe
@@ -88,18 +88,24 @@ def find_file(task: str) -> Path:
 
 
 def try_method(task: str, method: str, seed: int) -> dict[str, float]:
+    wanted = {"method": METHODS.get(method, METHODS[CHOSEN])} | VARIANTS.get(method, {})
+    steps = STEPS * LENGTHS.get(method, 1)
+    return train_once(*choose_for(task, wanted, seed, steps, PER_CLASS.get(method, 10)))
+
+
+def choose_for(
+    task: str, wanted: dict[str, Any], seed: int, steps: float = STEPS, per_class: int = 10
+) -> tuple[Recipe, PreparedData]:
+    """The recipe that `train --data` would choose, but for what is wanted, and its data."""
     name, changes = TASKS[task]
-    per_class = PER_CLASS.get(method, 10)
     prepare = partial(prepare_task, name, per_class, seed, gray=True, **changes)
     facts = state_facts(prepare(transforms=Transforms()))
-    wanted = {"method": METHODS.get(method, METHODS[CHOSEN])} | VARIANTS.get(method, {})
     batch = choose_recipe(facts, wanted).table["batch"]
     counts = (facts.labeled, facts.unlabeled, batch["size"], batch["labeled"])
-    per_epoch = count_epoch_steps(*counts)
-    wanted["schedule"] = {"epochs": LENGTHS.get(method, 1) * round(STEPS / per_epoch)}
-    table = choose_recipe(facts, wanted).table
+    epochs = round(steps / count_epoch_steps(*counts))
+    table = choose_recipe(facts, wanted | {"schedule": {"epochs": epochs}}).table
     recipe = validate(table | {"data": {}, "seed": seed}, f"chosen for {task}")
-    return train_once(recipe, prepare(transforms=recipe.transforms))
+    return recipe, prepare(transforms=recipe.transforms)
 
 
 def count_classes(seeds: int) -> None:

@@ -1,16 +1,18 @@
-"""Do two students that label strong views for each other beat FixMatch in the same time?
+"""Do two students that label strong views for each other beat one student in the same time?
 
-    python benchmarks/two_students.py         # about 25 minutes on one core
+    python benchmarks/two_students.py --seeds 3     # about two hours on one core
 
-FixMatch is one student that labels its strong views by its own weak ones. Here two students, each
-with half of the steps, so in the same time, share their labels in different ways. 10 labels a
-class, validation images from the training part, 3 seeds. The error is the mean of the students, and
-that of their average prediction. It can be stopped at any time and continues when called again.
-Writes `results/two-students/`.
+FixMatch and FreeMatch are one student that labels its strong views by its own weak ones. Here two
+students, each with half of the steps, share their labels in different ways; the last ones are Dual
+Student over strong views: stability is judged on two weak views, and the more stable student
+teaches the other one on its strong view. Everything else is what `train --data` would choose, as
+in `choose_method.py`: 10 labels a class, gray images, error on validation images from the training
+part, mean of the students. It can be stopped at any time and continues when called again. Writes
+`results/two-students/`.
 """
 
-import math
-from collections.abc import Callable
+import argparse
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -19,24 +21,40 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dualstudent import Draw, PreparedData, Transforms, WhitenedCNN
+from choose_defaults import train_once
+from choose_method import METHODS, STEPS, choose_for
+from dualstudent.batch import Batch, Views
+from dualstudent.methods.distribution import align, update_average
+from dualstudent.methods.method import Method, MethodSettings, StudentLoss, Task
+from dualstudent.methods.pseudo_labels import PseudoLabelOptions
 from dualstudent.stability import instability, is_guided, is_stable
 from tables import run_trials, spread, spread_of_differences, write_table
-from validation_tasks import GRAY, prepare_task
 
 RESULTS = Path(__file__).parents[1] / "results" / "two-students"
-TASKS = ("mnist-5k", "SVHN")
-SEEDS = range(3)
-STEPS, LABELED, UNLABELED, PEAK = 600, 32, 96, 0.2
-STRONG = {"randaugment": 2, "affine": (10.0, 0.1, 0.1, 0.05), "cutout": 0.5}
-ANY_COLOR = (0.0, 0.0, 1.0, 0.5)
+TASKS = ("SVHN", "CIFAR-10", "mnist-5k")
+OPPONENTS = ("fixmatch", "fixmatch, aligned", "freematch")
+CONFIDENT, DECAY = 0.95, 0.999
 
 
 class Answers(NamedTuple):
-    """(n, C) probabilities of one student for weak and strong views, without gradient."""
+    """(n, C) probabilities of one student, without gradient, and the thresholds (C,) of classes."""
 
     weak: Tensor
+    second: Tensor  # another weak view
     strong: Tensor
+    thresholds: Tensor
+
+    @property
+    def labels(self) -> Tensor:
+        return self.weak.argmax(dim=1)
+
+    @property
+    def confident(self) -> Tensor:
+        return self.weak.amax(dim=1) >= self.thresholds[self.labels]
+
+    @property
+    def stable(self) -> Tensor:  # Eq. 3
+        return is_stable(self.weak, self.second, self.thresholds[self.labels])
 
 
 Rule = Callable[[Answers, Answers], tuple[Tensor, Tensor]]
@@ -44,8 +62,7 @@ Rule = Callable[[Answers, Answers], tuple[Tensor, Tensor]]
 
 
 def by_itself(own: Answers, _: Answers) -> tuple[Tensor, Tensor]:
-    confidence, labels = own.weak.max(dim=1)
-    return labels, confidence >= 0.95
+    return own.labels, own.confident
 
 
 def by_the_other(own: Answers, other: Answers) -> tuple[Tensor, Tensor]:
@@ -58,12 +75,11 @@ def by_both(own: Answers, other: Answers) -> tuple[Tensor, Tensor]:
 
 
 def where_they_agree(own: Answers, other: Answers) -> tuple[Tensor, Tensor]:
-    confidence, labels = own.weak.max(dim=1)
-    second, others = other.weak.max(dim=1)
-    return labels, (labels == others) & (torch.minimum(confidence, second) >= 0.8)
+    least = torch.minimum(own.weak.amax(dim=1), other.weak.amax(dim=1))
+    return own.labels, (own.labels == other.labels) & (least >= 0.8)
 
 
-def by_the_more_stable(own: Answers, other: Answers) -> tuple[Tensor, Tensor]:
+def by_the_more_stable_on_strong(own: Answers, other: Answers) -> tuple[Tensor, Tensor]:
     """Eq. 3 to 6 with the strong view as the perturbed one; the rest as in FixMatch."""
     guided = is_guided(
         is_stable(own.weak, own.strong, 0.8),
@@ -71,126 +87,162 @@ def by_the_more_stable(own: Answers, other: Answers) -> tuple[Tensor, Tensor]:
         instability(own.weak, own.strong),
         instability(other.weak, other.strong),
     )
-    labels, confident = by_itself(own, other)
-    return torch.where(guided, other.weak.argmax(dim=1), labels), guided | confident
+    return torch.where(guided, other.labels, own.labels), guided | own.confident
 
 
-# name → rule and number of students
-VARIANTS: dict[str, tuple[Rule, int]] = {
-    "one student: FixMatch": (by_itself, 1),
-    "two, each by itself": (by_itself, 2),
-    "two, labels of the other": (by_the_other, 2),
-    "two, labels of the average": (by_both, 2),
-    "two, where they agree": (where_they_agree, 2),
-    "two, labels of the more stable": (by_the_more_stable, 2),
+def by_the_more_stable(own: Answers, other: Answers) -> tuple[Tensor, Tensor]:
+    """Eq. 3 to 6 on two weak views: on its strong view, a student learns from the other only."""
+    guided = is_guided(
+        own.stable,
+        other.stable,
+        instability(own.weak, own.second),
+        instability(other.weak, other.second),
+    )
+    return torch.where(guided, other.labels, own.labels), guided
+
+
+def by_the_more_stable_or_itself(own: Answers, other: Answers) -> tuple[Tensor, Tensor]:
+    """As before, and where it is the more stable one, from itself."""
+    labels, guided = by_the_more_stable(own, other)
+    return labels, guided | own.stable
+
+
+RULES: dict[str, Rule] = {
+    "itself": by_itself,
+    "other": by_the_other,
+    "both": by_both,
+    "agreement": where_they_agree,
+    "strong": by_the_more_stable_on_strong,
+    "weak": by_the_more_stable,
+    "weak-or-itself": by_the_more_stable_or_itself,
+}
+
+
+class TwoStudentsSettings(PseudoLabelOptions):
+    """Which rule labels the strong views."""
+
+    name: str = "two_students:TwoStudents"
+    rule: str
+    adaptive: bool = False  # FreeMatch's thresholds
+    aligned: bool = False  # with even classes
+
+    @property
+    def student_count(self) -> int:
+        return 2
+
+
+class TwoStudents(Method):
+    """Two students, each with a strong view of its own."""
+
+    Settings = TwoStudentsSettings
+    settings: TwoStudentsSettings
+    mean: Tensor
+    confidence: Tensor
+
+    @classmethod
+    def choose_views(cls, settings: MethodSettings) -> Views:
+        assert isinstance(settings, TwoStudentsSettings)
+        views = Views(("weak",), ("weak", "strong", "strong"))
+        if settings.rule.startswith("weak"):
+            return views._replace(unlabeled=(*views.unlabeled, "weak"))
+        return views
+
+    def begin(self, task: Task) -> None:
+        self.register_buffer("mean", torch.full((2, task.classes), 1 / task.classes))
+        self.register_buffer("confidence", torch.full((2,), 1 / task.classes))
+
+    def losses(self, batch: Batch, ramp: float) -> list[StudentLoss]:
+        known = batch.views[0][~batch.unlabeled]
+        labels = torch.cat((batch.labels[batch.unlabeled], batch.labels[~batch.unlabeled]))
+        weak = [batch.select_unlabeled(n) for n in (0, 3) if n < len(self.views.unlabeled)]
+        logits, answers = [], []
+        for number, student in enumerate(self.students):
+            with torch.no_grad():
+                seen = [student(view).class_logits.softmax(dim=1) for view in weak]
+            strong = batch.select_unlabeled(1 + number)
+            logits.append(student(torch.cat((strong, known))).class_logits)
+            answers.append(self.judge(number, seen, logits[-1][: len(strong)].detach()))
+        return [
+            self.learn(found, labels, RULES[self.settings.rule](own, other))
+            for found, own, other in zip(logits, answers, reversed(answers), strict=True)
+        ]
+
+    def judge(self, number: int, seen: Sequence[Tensor], strong: Tensor) -> Answers:
+        update_average(self.mean[number], seen[0].mean(dim=0), DECAY)
+        mean = self.mean[number]
+        if self.settings.aligned:
+            seen = [align(p, torch.ones_like(mean) / len(mean), mean) for p in seen]
+        thresholds = torch.full_like(mean, CONFIDENT)
+        if self.settings.adaptive:
+            update_average(self.confidence[number], seen[0].amax(dim=1).mean(), DECAY)
+            thresholds = self.confidence[number] * mean / mean.max()
+        return Answers(seen[0], seen[-1], strong.softmax(dim=1), thresholds)
+
+    def learn(self, logits: Tensor, labels: Tensor, found: tuple[Tensor, Tensor]) -> StudentLoss:
+        pseudo, counts = found
+        distance = F.cross_entropy(logits[: len(pseudo)], pseudo, reduction="none")
+        classification = self.settings.compute_classification(logits, labels, "labeled")
+        terms = {"classification": classification, "pseudo_labels": (counts * distance).mean()}
+        return StudentLoss(terms)
+
+
+# name → settings of two students
+PAIRS: dict[str, dict[str, Any]] = {
+    "the more stable on weak views": {"rule": "weak"},
+    "… or itself": {"rule": "weak-or-itself"},
+    "… or itself, adaptive": {"rule": "weak-or-itself", "adaptive": True},
+    "… or itself, aligned": {"rule": "weak-or-itself", "aligned": True},
+    "… or itself, adaptive, aligned": {
+        "rule": "weak-or-itself",
+        "adaptive": True,
+        "aligned": True,
+    },
+    "each by itself": {"rule": "itself"},
+    "labels of the other": {"rule": "other"},
+    "labels of the average": {"rule": "both"},
+    "where they agree": {"rule": "agreement"},
+    "the more stable, judged on strong views": {"rule": "strong"},
 }
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=3)
+    seeds = range(parser.parse_args().seeds)
     torch.set_num_threads(1)
-    trials = [
-        {"seed": seed, "task": task, "variant": variant}
-        for seed in SEEDS
-        for task in TASKS
-        for variant in VARIANTS
-    ]
-    write_results(run_trials(RESULTS / "errors.csv", trials, measure))
+    for variant in (*OPPONENTS, *PAIRS):
+        trials = [
+            {"task": task, "variant": variant, "seed": seed} for task in TASKS for seed in seeds
+        ]
+        write_results(run_trials(RESULTS / "trials.csv", trials, measure))
 
 
-def measure(seed: int, task: str, variant: str) -> dict[str, float]:
-    weak = {"translate": 2} | ({} if task in GRAY else {"jitter": ANY_COLOR})
-    views = Transforms.model_validate({"weak": weak, "strong": STRONG})
-    data = prepare_task(task, 10, seed, views)
-    rule, count = VARIANTS[variant]
-    torch.manual_seed(seed)
-    students = [WhitenedCNN(data.train.shape[0], 10, (16, 32, 64)) for _ in range(count)]
-    for student in students:
-        student.fit_to(data.train.make_views(torch.arange(512), [None])[0])
-    train(students, rule, data, STEPS // count, seed)
-    each, average = evaluate(students, data)
-    return {"students": round(each, 2), "average": round(average, 2)}
-
-
-def train(
-    students: list[WhitenedCNN], rule: Rule, data: PreparedData, steps: int, seed: int
-) -> None:
-    optimizers = [
-        torch.optim.SGD(s.parameters(), lr=PEAK, momentum=0.9, weight_decay=5e-4, nesterov=True)
-        for s in students
-    ]
-    generator = torch.Generator().manual_seed(seed)
-    for step in range(steps):
-        rate = PEAK * min(1, step / (0.05 * steps)) * (1 + math.cos(math.pi * step / steps)) / 2
-        known = data.labeled[torch.randint(len(data.labeled), (LABELED,), generator=generator)]
-        rest = data.unlabeled[torch.randint(len(data.unlabeled), (UNLABELED,), generator=generator)]
-        (labeled,) = data.train.make_views(known, [Draw("weak", generator)])
-        policies = ["weak", *["strong"] * len(students)]
-        views = data.train.make_views(rest, [Draw(p, generator) for p in policies])  # type: ignore[arg-type]
-        for loss in compute_losses(students, rule, labeled, data.labels[known], views):
-            torch.autograd.backward(loss)
-        for optimizer in optimizers:
-            optimizer.param_groups[0]["lr"] = rate
-            optimizer.step()
-            optimizer.zero_grad()
-
-
-def compute_losses(
-    students: list[WhitenedCNN], rule: Rule, labeled: Tensor, labels: Tensor, views: list[Tensor]
-) -> list[Tensor]:
-    """Losses of all students; views are the weak one, then the strong one of each student."""
-    answers, logits = [], []
-    for student, strong in zip(students, views[1:], strict=True):
-        with torch.no_grad():
-            weak = student(views[0]).class_logits.softmax(dim=1)
-        logits.append(student(torch.cat((strong, labeled))).class_logits)
-        answers.append(Answers(weak, logits[-1][: len(strong)].detach().softmax(dim=1)))
-    losses = []
-    for number, found in enumerate(logits):
-        pseudo, counts = rule(answers[number], answers[-1 - number])
-        distance = F.cross_entropy(found[: len(pseudo)], pseudo, reduction="none")
-        losses.append(F.cross_entropy(found[len(pseudo) :], labels) + (counts * distance).mean())
-    return losses
-
-
-@torch.no_grad()
-def evaluate(students: list[WhitenedCNN], data: PreparedData) -> tuple[float, float]:
-    """Mean error of the students, and error of their average."""
-    assert data.test is not None
-    for student in students:
-        student.eval()
-    (images,) = data.test.make_views(torch.arange(len(data.test_labels)), [None])
-    answers = [
-        torch.cat([student(x).class_logits.softmax(dim=1) for x in torch.split(images, 250)])
-        for student in students
-    ]
-
-    def compute_error(p: Tensor) -> float:
-        return 100 * float((p.argmax(dim=1) != data.test_labels).float().mean())
-
-    return fmean(map(compute_error, answers)), compute_error(torch.stack(answers).mean(dim=0))
+def measure(task: str, variant: str, seed: int) -> dict[str, float]:
+    if variant in OPPONENTS:
+        return train_once(*choose_for(task, {"method": METHODS[variant]}, seed))
+    # All but the method is FixMatch's.
+    recipe, data = choose_for(task, {"method": METHODS["fixmatch"]}, seed, STEPS / 2)
+    settings = TwoStudentsSettings(**PAIRS[variant])
+    return train_once(recipe.model_copy(update={"method": settings}), data)
 
 
 def write_results(rows: list[dict[str, Any]]) -> None:
-    def select(task: str, variant: str, column: str) -> list[float]:
+    def select(task: str, variant: str, column: str = "error") -> list[float]:
         return [
             float(row[column]) for row in rows if (row["task"], row["variant"]) == (task, variant)
         ]
 
-    alone = next(iter(VARIANTS))
     table = []
-    for variant in VARIANTS:
+    for variant in dict.fromkeys(row["variant"] for row in rows):
         cells = [variant]
         for task in TASKS:
-            errors = select(task, variant, "students")
-            cells += [spread(errors), spread(select(task, variant, "average"))]
-            cells.append(spread_of_differences(errors, select(task, alone, "students")))
+            errors, seconds = select(task, variant), select(task, variant, "seconds")
+            cells += [spread(errors), f"{fmean(seconds):.0f}"]
+            cells.append(spread_of_differences(errors, select(task, OPPONENTS[0])))
         table.append(cells)
-    columns = ["students", "their average", "students against FixMatch"]
-    write_table(
-        RESULTS / "table.md",
-        ["validation error in %", *(f"{task}: {column}" for task in TASKS for column in columns)],
-        table,
-    )
+    columns = ("error", "seconds", f"minus {OPPONENTS[0]}")
+    heads = [f"{task}: {column}" for task in TASKS for column in columns]
+    write_table(RESULTS / "table.md", ["validation, error in %", *heads], table)
 
 
 if __name__ == "__main__":

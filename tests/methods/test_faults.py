@@ -131,7 +131,7 @@ def test_other_floats_are_no_fault_in_mixed_precision() -> None:
             raise ValueError("mine")
 
     halves = Batch(make_views(Tensor.bfloat16), LABELS)
-    with torch.autocast("cpu", torch.bfloat16), pytest.raises(ValueError, match="^mine$"):
+    with torch.autocast("cpu", torch.bfloat16), pytest.raises(ValueError, match=r"^mine$"):
         Mine([small_network()]).losses(halves, ramp=1.0)
     with pytest.raises(UserError, match=r"view 1 is torch.bfloat16 .*float32"):
         Mine([small_network()]).losses(halves, ramp=1.0)
