@@ -361,6 +361,10 @@ def test_labels_that_are_too_few_to_spare_are_hidden_in_turn(
     code, output, messages = command("resume", copied.folder)
     assert code == 0, messages
     assert copied.read_result() == result
+    copied.write_result(result | {"gain": result["gain"] | {"labels_only_used": True}})
+    assert command("report", copied.folder)[0] == 0
+    right = f"labels alone predicts {100 - gain.labels_only_error:.2f}"
+    assert any(right in text for text in Page(copied.page.read_text("utf-8")).texts["p"])
 
 
 def test_labels_choose_where_test_images_must_not(

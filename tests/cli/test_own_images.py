@@ -198,7 +198,12 @@ def test_a_run_without_test_images_says_so_or_validates(place: Path, command: Co
     code, output, messages = command("train", "--data", "few", "--set", "schedule.epochs=1")
     assert code == 0, messages
     assert "20 labels for 10 classes" in output
-    assert "not evaluated" in output
+    assert "each of 20 labels was hidden once, in 2 parts" in " ".join(output.split())
+    code, output, messages = command(
+        *("train", "--data", "few", "--set", "schedule.epochs=1", "--no-baseline", "--out", "alone")
+    )
+    assert code == 0, messages
+    assert "not evaluated: there is neither a test part" in output
     write_digits(place / "many", labeled=10, unlabeled=60, test=0)
     code, output, messages = command("train", "--data", "many", "--set", "schedule.epochs=1")
     assert code == 0, messages
@@ -206,9 +211,10 @@ def test_a_run_without_test_images_says_so_or_validates(place: Path, command: Co
     assert "validation error" in output
     assert "test error" not in output
     assert "runs/many-0, validation part" in command("evaluate", "runs/many-0")[1]
-    code, _, messages = command("evaluate", "runs/few-0")
-    assert code == 2
-    assert messages.startswith("error: runs/few-0")
+    for folder in ("runs/few-0", "alone"):
+        code, _, messages = command("evaluate", folder)
+        assert code == 2
+        assert messages.startswith(f"error: {folder}")
 
 
 def test_a_recipe_with_other_images_and_a_target(place: Path, command: Command) -> None:

@@ -7,6 +7,8 @@ from math import sqrt
 from dualstudent.report.format import format_count, format_duration, format_interval
 from dualstudent.report.format import html_percent as percent
 from dualstudent.report.page.run_data import RunData
+from dualstudent.training.crossvalidation import LABELS_ALONE
+from dualstudent.training.measured import Measured
 
 
 @dataclass(frozen=True)
@@ -26,8 +28,17 @@ def find_error(run: RunData) -> float | None:
     if run.evaluation is not None:
         return float(run.figures["error"])
     if run.comparison is not None:
-        return next(iter(run.comparison.rows.values())).error
+        return find_cross_validated(run)[1].error
     return None
+
+
+def find_cross_validated(run: RunData) -> tuple[str, Measured]:
+    """Name and error in cross-validation of the model that is used."""
+    assert run.comparison is not None
+    rows = run.comparison.rows
+    if run.gain is not None and run.gain.labels_only_used and LABELS_ALONE in rows:
+        return LABELS_ALONE, rows[LABELS_ALONE]
+    return next(iter(rows.items()))
 
 
 def name_error(run: RunData) -> str:
@@ -58,7 +69,7 @@ def describe_result(run: RunData) -> str:
     """Accuracy, and accuracy on stable samples."""
     evaluation = run.evaluation
     if evaluation is None and run.comparison is not None:
-        name, found = next(iter(run.comparison.rows.items()))
+        name, found = find_cross_validated(run)
         high, low = (100 - end for end in found.interval)
         return (
             f"In cross-validation, {name} predicts {percent(100 - found.error)} of "
