@@ -1,6 +1,7 @@
 """Every cell of every experiment is a recipe, with the settings that the paper states."""
 
 import dataclasses
+import warnings
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from dualstudent import Recipe, UserError, load_recipe
 from dualstudent.data.prepare import DataSettings
+from dualstudent.errors import NotKeptWarning
 from dualstudent.experiments.cost import count_steps
 from dualstudent.experiments.plan import Plan, plan, run_name
 from dualstudent.experiments.reading import list_experiments, load_experiment
@@ -384,6 +386,18 @@ def test_a_mistake_in_a_row_that_is_not_wanted_is_no_reason_to_leave_it_out(tmp_
     for changes in ([], ["schedule.epochs=1"]):
         with pytest.raises(UserError, match=r"Supervised, 250 labels: batch\.sise = 3"):
             plan(own, "full", changes=changes, only="DS")
+
+
+def test_what_another_method_does_not_keep_is_said_of_own_experiments(tmp_path: Path) -> None:
+    text = files("dualstudent.experiments").joinpath("table3.toml").read_text("utf-8")
+    (tmp_path / "own.toml").write_text(text)
+    says = "^experiment own: method.name = 'mean-teacher' .* does not keep .*stabilization_weight"
+    with pytest.warns(NotKeptWarning, match=says):
+        plan(load_experiment(str(tmp_path / "own.toml")), "full")
+    for name, budget in ALL:  # ours are meant as they are
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", NotKeptWarning)
+            planned(name, budget)
 
 
 @pytest.mark.parametrize(

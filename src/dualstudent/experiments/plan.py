@@ -27,6 +27,7 @@ from dualstudent.recipes.reading import (
     apply_changes,
     merge,
     move_key,
+    override,
     read_recipe_table,
     rename_old_keys,
     validate,
@@ -241,8 +242,10 @@ def _build_table(experiment: Experiment, budget: BudgetName, cell: Cell) -> Tabl
         base = cpu.recipe or base
         layers += [cpu.settings, cpu.rows[cell.row]]
     table = read_recipe_table(base)
-    for layer in layers:
-        table = merge(table, rename_old_keys(layer, f"experiment {experiment.name}"))
+    where = f"experiment {experiment.name}"
+    for layer in (rename_old_keys(layer, where) for layer in layers):
+        # Ours are meant as they are.
+        table = override(table, layer, where) if experiment.own else merge(table, layer)
     return table | {"description": f"{experiment.name}: {cell}"}
 
 

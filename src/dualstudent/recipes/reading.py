@@ -132,6 +132,21 @@ def merge(base: Table, over: Table) -> Table:
     return result
 
 
+def override(base: Table, over: Table, where: str) -> Table:
+    """Merge as :func:`merge`; warn of what another method, network, … does not keep.
+
+    Args:
+        base: a recipe.
+        over: what a user changes in it; its values take precedence.
+        where: the user wrote it.
+    """
+    result = merge(base, over)
+    _warn_of_dropped(base, result, where)
+    own = over.get("method")
+    _warn_of_kept_defaults(base, result, own if isinstance(own, dict) else (), where)
+    return result
+
+
 def move_key(table: Table, old: str, new: str) -> Table:
     """Move the value at the dotted key ``old`` to ``new``, and remove empty sections.
 
@@ -186,13 +201,9 @@ def _resolve(name: str, imports: Collection[str] | None, seen: tuple[str, ...]) 
     if base.endswith(".toml"):  # relative to this file
         base = str(Path(name).parent / base)
     below = _resolve(base, imports, (*seen, name))
-    result = merge(below, table)
-    if name not in list_recipe_names():  # ours are meant as they are
-        _warn_of_dropped(below, result, f"recipe {name}")
-        own = table.get("method")
-        stated = own if isinstance(own, dict) else ()
-        _warn_of_kept_defaults(below, result, stated, f"recipe {name}")
-    return result
+    if name in list_recipe_names():  # ours are meant as they are
+        return merge(below, table)
+    return override(below, table, f"recipe {name}")
 
 
 def _warn_of_code(table: Table, imports: Collection[str], name: str) -> None:
