@@ -2,6 +2,7 @@
 
 import shutil
 import tomllib
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,13 +11,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from dualstudent import Predictor, Run, prepare, train
+from dualstudent import Predictor, PreparedData, Recipe, Run, prepare, train
 from dualstudent import worth as worth_module
 from dualstudent.errors import UserError
 from dualstudent.export import export_run
 from dualstudent.recipes.reading import validate
 from dualstudent.signals import Interrupted
-from dualstudent.training.crossvalidation import CrossValidation, compare_by_folds
+from dualstudent.training.crossvalidation import LABELS_ALONE, CrossValidation
 from dualstudent.training.gain import Gain, measure_gain, read_gain
 from dualstudent.training.inference import Predictions, predict
 from dualstudent.training.measured import read_measured
@@ -348,7 +349,7 @@ def test_labels_that_are_too_few_to_spare_are_hidden_in_turn(
     assert gain is not None
     assert measured is not None
     assert (gain.part, gain.images, gain.chosen_on) == ("cross-validation", 30, "cross-validation")
-    assert (measured.images, measured.folds, measured.shorter) == (30, 3, 3)
+    assert (measured.images, measured.folds, measured.shorter) == (30, 3, 2)  # 1 of 2 epochs
     errors = {name: row.error for name, row in measured.rows.items()}
     assert errors == {"fixmatch": gain.error, "labels alone": gain.labels_only_error}
     output = (place / "few.txt").read_text()
@@ -361,6 +362,7 @@ def test_labels_that_are_too_few_to_spare_are_hidden_in_turn(
     code, output, messages = command("resume", copied.folder)
     assert code == 0, messages
     assert copied.read_result() == result
+    assert not copied.hidden_label_answers.exists()
     copied.write_result(result | {"gain": result["gain"] | {"labels_only_used": True}})
     assert command("report", copied.folder)[0] == 0
     right = f"labels alone predicts {100 - gain.labels_only_error:.2f}"
@@ -377,16 +379,16 @@ def test_labels_choose_where_test_images_must_not(
     run = Run(Path(shutil.copytree(tested.folder, tmp_path / "run")))
     result = run.read_result()
     run.write_result({key: result[key] for key in result if key not in ADDED})
-    hidden = compare_by_folds(load_trained(run).data, run.read_recipe())
-    assert hidden is not None
-    count = hidden.measured.images
+    asked = []
 
-    def lose_all(*_: object) -> CrossValidation:
-        errors = {"fixmatch": np.ones(count), "labels alone": np.zeros(count)}
-        return CrossValidation(hidden.measured, errors)
+    def lose_all(data: PreparedData, recipes: Mapping[str, Recipe], *_: object) -> CrossValidation:
+        asked.append({name: recipe.epochs for name, recipe in recipes.items()})
+        errors = {"fixmatch": np.ones(13), LABELS_ALONE: np.zeros(13)}
+        return CrossValidation(errors, parts=1, never_hidden=(), epochs=1)
 
     monkeypatch.setattr(worth_module, "compare_by_folds", lose_all)
     compare(run)
+    assert asked == [{"fixmatch": 1, LABELS_ALONE: 1}]  # a third of 2, and half of that
     gain = read_gain(run.read_result())
     before = read_gain(result)
     assert gain is not None

@@ -24,8 +24,10 @@ from dualstudent.training.crossvalidation import (
     LABELS_ALONE,
     CrossValidation,
     compare_by_folds,
+    count_parts,
     divide_labels,
     plan_folds,
+    shorten,
 )
 from dualstudent.training.fine_tuning import start_from_labels, starts_from_run
 from dualstudent.training.gain import compute_gain, measure_gain
@@ -79,8 +81,8 @@ def count_trainings(recipe: Recipe, data: PreparedData, has_opponent: bool) -> f
     if not is_cross_validated(recipe, data, has_opponent):
         return 1.0
     plan = plan_folds(recipe, data)
-    folds = int(divide_labels(data, recipe.seed, plan).max()) + 1
-    return 1 + folds / plan.shorter
+    parts = count_parts(divide_labels(data, recipe.seed, plan), plan)
+    return 1 + parts * shorten(recipe, plan).epochs / recipe.epochs
 
 
 def make_opponent(recipe: Recipe, data: PreparedData) -> Recipe | None:
@@ -227,7 +229,8 @@ def compare(run: Run, progress: Progress | None = None, data: PreparedData | Non
 
     Raises:
         UserError: if the data have changed.
-        Interrupted: after Ctrl-C, SIGTERM or SIGHUP; the same call continues.
+        Interrupted: after Ctrl-C, SIGTERM or SIGHUP; the same call continues, with the short
+            training that was interrupted from its beginning.
     """
     if not _awaits_comparison(run):
         return
@@ -235,14 +238,15 @@ def compare(run: Run, progress: Progress | None = None, data: PreparedData | Non
     if _awaits_gain(run):
         alone = load_trained(run.labels_only, data)
     has_test, on_features = len(ours.data.test_labels) > 0, ours.recipe.trunk is not None
-    found = _cross_validate(run, ours, alone, progress)
+    found = _cross_validate(run, ours, alone is not None, progress)
+    measured = found.measure(ours.recipe) if found is not None and not has_test else None
     added: dict[str, Any] = {}
     if on_features:
-        measured = compare_on_test(ours) if has_test else found and found.measured
+        measured = compare_on_test(ours) if has_test else measured
         added["on_features"] = asdict(measured) if measured else None
         added["inspection"] = asdict(inspect_features(ours.data, ours.recipe.seed))
-    elif found is not None and not has_test:
-        added["cross_validation"] = asdict(found.measured)
+    elif measured is not None:
+        added["cross_validation"] = asdict(measured)
     if alone is not None:
         added["gain"] = _measure_gain(ours, alone, found)
     _add_to_result(run, added)
@@ -262,15 +266,21 @@ def _measure_gain(
 
 
 def _cross_validate(
-    run: Run, ours: Trainer, alone: Trainer | None, progress: Progress | None
+    run: Run, ours: Trainer, has_opponent: bool, progress: Progress | None
 ) -> CrossValidation | None:
     """What cross-validation finds; None if it cannot be done, or is of no use."""
-    if not is_cross_validated(ours.recipe, ours.data, alone is not None):
+    recipe, data = ours.recipe, ours.data
+    if not is_cross_validated(recipe, data, has_opponent):
         return None
-    opponent = alone.recipe if alone is not None else None
+    plan = plan_folds(recipe, data)
+    short = shorten(recipe, plan)
+    recipes = {recipe.method.name: short}
+    if has_opponent and (opponent := make_opponent(short, data)):
+        recipes[LABELS_ALONE] = opponent
+    baselines = recipe.trunk is not None and not len(data.test_labels)
     with StopRequest() as stop:
 
-        def on_epoch(done: int, total: int) -> None:
+        def on_step(done: int, total: int) -> None:
             if progress is not None:
                 if done == 0:
                     progress.on_start(0, total)
@@ -279,10 +289,9 @@ def _cross_validate(
                 command = shlex.join(["dualstudent", "resume", str(run.folder)])
                 raise Interrupted(stop.received, "a part of the cross-validation", command)
 
+        file = run.hidden_label_answers
         try:
-            return compare_by_folds(
-                ours.data, ours.recipe, opponent, on_epoch, run.hidden_label_answers
-            )
+            return compare_by_folds(data, recipes, plan, baselines, on_step, file)
         except LossNotFinite as error:
             warnings.warn(f"not cross-validated: {escape_line(error)}", stacklevel=3)
             return None

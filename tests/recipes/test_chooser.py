@@ -131,6 +131,23 @@ def test_views_are_mirrored_only_where_that_is_harmless(harmless: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("facts", "any_color"),
+    [
+        ({}, True),
+        ({"color_matters": True}, False),
+        ({"color_matters": True, "adapts": True}, True),  # domains differ in color
+        ({"channels": 1}, False),
+        ({"on_features": True}, False),
+    ],
+)
+def test_weak_views_have_any_color_where_it_does_not_matter(
+    facts: dict[str, Any], any_color: bool
+) -> None:
+    largest = (0, 0, 1, 0.5) if any_color else (0, 0, 0, 0)  # saturation and hue are the last
+    assert chosen(**facts).transforms.weak.jitter == largest
+
+
+@pytest.mark.parametrize(
     ("shares", "target"), [(None, None), ((), "uniform"), ((0.7, 0.3), (0.7, 0.3))]
 )
 def test_predictions_are_aligned_with_the_shares_of_the_classes_where_they_are_known(

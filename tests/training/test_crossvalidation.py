@@ -11,17 +11,23 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dualstudent import PreparedData, Recipe, load_recipe, prepare_arrays
+from dualstudent.optimization.schedules import CyclicSchedule
 from dualstudent.signals import Interrupted
 from dualstudent.training.crossvalidation import (
+    LABELS_ALONE,
+    ON_FEATURES,
+    Plan,
     compare_by_folds,
     cross_validate,
     hide_labels,
+    plan_folds,
+    shorten,
     split_folds,
     train_by,
 )
 from dualstudent.training.measured import find_interval
 from dualstudent.training.on_features import cross_validate_baselines
-from dualstudent.trunks.baselines import predict_baseline
+from dualstudent.trunks.baselines import BASELINES, predict_baseline
 
 CHANGES = (
     *("network.name=mlp", "network.hidden=[8]", "method.name=pi", "schedule.epochs=8"),
@@ -40,6 +46,15 @@ def make_data(labels: list[int]) -> PreparedData:
 
 def make_recipe() -> Recipe:
     return load_recipe("demo", CHANGES)
+
+
+THREE_PARTS = Plan(parts=3, hidden=3, shorter=3)
+
+
+def make_pair() -> dict[str, Recipe]:
+    """Twice the same, of 3 epochs."""
+    short = shorten(make_recipe(), THREE_PARTS)
+    return {"pi": short, LABELS_ALONE: short}
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -96,28 +111,68 @@ def test_hidden_images_are_left_out_if_all_have_labels() -> None:
     assert left.fully_labeled
     assert left.labeled.tolist() == [1, 2, 3, 4, 6, 7, 8, 9, 10, 11]
     recipe = load_recipe("demo", [*CHANGES, "batch.size=12", "batch.labeled=12"])
-    answer, _ = train_by(recipe, epochs=2)
+    answer = train_by(shorten(recipe, THREE_PARTS))
     assert answer(left, torch.tensor([0, 5])).shape == (2, 3)  # a batch of 10, not of 12
 
 
 def test_all_are_compared_on_the_same_labels() -> None:
     data = make_data([0, 0, 1, 1, 1, 2])
     told = list[tuple[int, int]]()
-    recipe = make_recipe()
     found = compare_by_folds(
-        data, recipe, recipe, on_epoch=lambda done, total: told.append((done, total))
+        data, make_pair(), THREE_PARTS, on_step=lambda done, total: told.append((done, total))
     )
     assert found is not None
-    shown = found.measured
-    assert told == [(done, 18) for done in range(19)]  # 2 recipes, 3 folds, 3 of 8 epochs
+    steps = 40 // 10  # per epoch
+    assert len(told) == 1 + 18 * steps
+    assert list(dict.fromkeys(told)) == [(done, 18) for done in range(19)]  # 2 × 3 parts, 3 epochs
+    shown = found.measure(make_recipe())
     assert (shown.part, shown.images, shown.folds) == ("cross-validation", 5, 3)
-    assert list(shown.never_hidden) == [data.classes[2]]
-    assert list(shown.rows) == ["pi", "labels alone"]  # baselines are for features
-    np.testing.assert_array_equal(found.errors["pi"], found.errors["labels alone"])
+    assert (shown.shorter, shown.never_hidden) == (3, (data.classes[2],))
+    assert list(shown.rows) == ["pi", LABELS_ALONE]
+    np.testing.assert_array_equal(found.errors["pi"], found.errors[LABELS_ALONE])
     for name, errors in found.errors.items():
         assert shown.rows[name].error == pytest.approx(100 * errors.mean())
         assert errors.shape == (5,)
+    assert "by trainings a third as long" in shown.describe()[0]
     assert f"have a single labeled image: {data.classes[2]}." in shown.describe()[1]
+
+
+def test_baselines_are_compared_on_the_same_labels() -> None:
+    recipe = {"pi": make_pair()["pi"]}
+    data = make_data([0, 0, 1, 1, 1, 2])
+    found = compare_by_folds(data, recipe, ON_FEATURES, baselines=True)
+    assert found is not None
+    assert list(found.errors)[1:] == list(BASELINES)
+    for name in BASELINES:
+        assert found.errors[name].tolist() == [0] * 5  # the groups are far apart
+
+
+@pytest.mark.parametrize(
+    ("change", "warmup"),
+    [("schedule.warmup_epochs=2", 1.25), ("schedule.warmup_epochs=0.5", 0.5)],
+)
+def test_short_trainings_warm_up_for_as_many_steps(change: str, warmup: float) -> None:
+    changes = ("schedule.epochs=15", "schedule.warmup_from=0", change)
+    recipe = load_recipe("demo", [*CHANGES, *changes])
+    short = shorten(recipe, THREE_PARTS).schedule
+    assert (short.epochs, short.warmup_epochs) == (5, warmup)  # a quarter at most
+    assert short.rampup_epochs == pytest.approx(recipe.schedule.rampup_epochs / 3)
+
+
+def test_what_a_method_averages_gets_shorter_as_well() -> None:
+    changes = ("method.name=pi+fastswa", "method.average_from=6", "method.average_every=1")
+    recipe = load_recipe("demo", [*CHANGES, *changes])
+    found = compare_by_folds(
+        make_data([0, 0, 1, 1, 2]), {"pi": shorten(recipe, THREE_PARTS)}, THREE_PARTS
+    )
+    assert found is not None
+    assert found.errors["pi"].shape == (4,)
+
+
+def test_a_recipe_that_asks_for_its_length_keeps_it() -> None:
+    recipe = make_recipe()
+    cyclic = CyclicSchedule(epochs=8, cosine_epochs=8, cycle_from=4, cycle_length=2)
+    assert shorten(recipe.model_copy(update={"schedule": cyclic}), THREE_PARTS).epochs == 8
 
 
 def test_baselines_answer_as_if_hidden_labels_had_never_been_given() -> None:
@@ -144,47 +199,58 @@ def test_baselines_never_see_hidden_images_if_all_have_labels() -> None:
 
 
 def test_without_two_labels_of_a_class_there_is_nothing_to_hide() -> None:
-    assert compare_by_folds(make_data([0, 1, 2]), make_recipe()) is None
+    assert compare_by_folds(make_data([0, 1, 2]), make_pair(), THREE_PARTS) is None
 
 
-def test_a_stop_ends_it() -> None:
-    with pytest.raises(Interrupted, match="1 of 6"):
-        compare_by_folds(make_data([0, 0, 1, 1, 2]), make_recipe(), on_epoch=stop_at(1))
+def test_a_stop_ends_it_before_the_next_step() -> None:
+    """Not only after an epoch: it would be too late for whoever stops it."""
+    told = []
+
+    def stop(done: int, total: int) -> None:
+        told.append(done)
+        if len(told) == 3:
+            raise Interrupted(2, f"{done} of {total}", "again")
+
+    with pytest.raises(Interrupted, match="0 of 18"):
+        compare_by_folds(make_data([0, 0, 0, 1, 1, 2]), make_pair(), THREE_PARTS, on_step=stop)
 
 
 def stop_at(epoch: int) -> Callable[[int, int], None]:
-    def on_epoch(done: int, total: int) -> None:
+    def on_step(done: int, total: int) -> None:
         if done == epoch:
             raise Interrupted(2, f"{done} of {total}", "again")
 
-    return on_epoch
+    return on_step
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"pi, labels hidden: [1, 2]": [[0.5]]}'])
 def test_what_was_answered_before_a_stop_is_not_learned_again(damage: str, tmp_path: Path) -> None:
-    data, recipe, file = make_data([0, 0, 1, 1, 2]), make_recipe(), tmp_path / "answers.json"
+    data, pair, file = make_data([0, 0, 1, 1, 2]), make_pair(), tmp_path / "answers.json"
     with pytest.raises(Interrupted, match="5 of 12"):  # of 3 epochs for each of 2 parts, twice
-        compare_by_folds(data, recipe, recipe, stop_at(5), file)
+        compare_by_folds(data, pair, THREE_PARTS, on_step=stop_at(5), file=file)
     if damage:
         file.write_text(damage)
     told = []
-    again = compare_by_folds(data, recipe, recipe, lambda done, _: told.append(done), file)
-    assert told == ([*range(13)] if damage else [0, *range(3, 13)])
-    whole = compare_by_folds(data, recipe, recipe)
+    again = compare_by_folds(
+        data, pair, THREE_PARTS, on_step=lambda done, _: told.append(done), file=file
+    )
+    assert list(dict.fromkeys(told)) == ([*range(13)] if damage else [0, *range(3, 13)])
+    whole = compare_by_folds(data, pair, THREE_PARTS)
     assert again is not None
     assert whole is not None
-    assert again.measured == whole.measured
     for name, errors in whole.errors.items():
         np.testing.assert_array_equal(again.errors[name], errors)
 
 
 def test_where_test_images_measure_a_third_of_the_labels_chooses() -> None:
-    data = make_data([0, 0, 0, 1, 1, 1, 2, 2, 2])
+    recipe, data = make_recipe(), make_data([0, 0, 0, 1, 1, 1, 2, 2, 2])
     tested = replace(data, test=data.train, test_labels=data.labels)
-    found, whole = (compare_by_folds(each, make_recipe()) for each in (tested, data))
-    assert found is not None
-    assert whole is not None
-    assert (found.measured.images, whole.measured.images) == (3, 9)
+    for given, images, parts in ((tested, 3, 1), (data, 9, 3)):
+        plan = plan_folds(recipe, given)
+        found = compare_by_folds(given, {"pi": shorten(recipe, plan)}, plan)
+        assert found is not None
+        assert found.errors["pi"].shape == (images,)
+        assert (found.parts, found.never_hidden) == (parts, ())
 
 
 @pytest.mark.parametrize(("share", "count"), [(0.0, 20), (0.3, 50), (1.0, 7)])

@@ -52,10 +52,7 @@ class _Chosen:
     shares: tuple[float, ...] | None  # of the classes among the unlabeled images
     forecast: Forecast
     opponent_forecast: Forecast | None
-
-    @property
-    def trainings(self) -> float:  # of full length, with those of cross-validation
-        return count_trainings(self.recipe, self.data, self.opponent is not None)
+    trainings: float  # of full length, with those of cross-validation
 
     @property
     def refit(self) -> bool:  # on all labels, in the end
@@ -248,7 +245,10 @@ def _complete(
     opponent = make_opponent(recipe, data) if baseline else None
     measure = Forecast if budget is None else measure_for_budget
     forecasts = measure(recipe, data), measure(opponent, data) if opponent else None
-    return _Chosen(asked, changes, recipe, opponent, reasons, data, found, shares, *forecasts)
+    trainings = count_trainings(recipe, data, opponent is not None)
+    return _Chosen(
+        asked, changes, recipe, opponent, reasons, data, found, shares, *forecasts, trainings
+    )
 
 
 def _decode(listing: Listing, size: int, channels: Channels) -> DecodedImages:

@@ -7,6 +7,7 @@ import numpy as np
 
 from dualstudent.data.prepared import PreparedData
 from dualstudent.data.samples import ImageSamples
+from dualstudent.data.transforms.color_cue import color_matters
 from dualstudent.data.transforms.symmetry import may_be_mirrored
 from dualstudent.errors import UserError
 from dualstudent.methods import list_settings
@@ -80,17 +81,19 @@ def _leave_out_auto(table: Table) -> Table:
 def _choose_for_images(wanted: Table, images: ImageSamples, data: PreparedData, seed: int) -> Table:
     """Choose as ``dualstudent train --data`` does."""
     channels, *sides = images.shape
+    known = images.pixels[data.labeled], data.labels[data.labeled]
     device = DeviceSettings.model_construct(**wanted["device"])  # it is validated with all else
     facts = ImageFacts(
         channels,
         min(sides),
         labeled=len(data.labeled),
         unlabeled=0 if data.fully_labeled else len(data.unlabeled),
-        may_be_mirrored=may_be_mirrored(images.pixels[data.labeled], data.labels[data.labeled]),
+        may_be_mirrored=may_be_mirrored(*known),
         gpu=device.gpu,
         on_features="trunk" in wanted,
         shares=_find_shares(wanted, images, data, seed),
         adapts=data.is_target is not None,
+        color_matters=color_matters(*known),
     )
     return choose_recipe(facts, wanted).table
 

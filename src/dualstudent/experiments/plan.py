@@ -25,12 +25,13 @@ from dualstudent.methods import (
 )
 from dualstudent.recipes.reading import (
     apply_changes,
+    find_stated,
     merge,
     move_key,
-    override,
     read_recipe_table,
     rename_old_keys,
     validate,
+    warn_of_changes,
 )
 from dualstudent.recipes.schema import Recipe
 
@@ -243,10 +244,13 @@ def _build_table(experiment: Experiment, budget: BudgetName, cell: Cell) -> Tabl
         layers += [cpu.settings, cpu.rows[cell.row]]
     table = read_recipe_table(base)
     where = f"experiment {experiment.name}"
-    for layer in (rename_old_keys(layer, where) for layer in layers):
-        # Ours are meant as they are.
-        table = override(table, layer, where) if experiment.own else merge(table, layer)
-    return table | {"description": f"{experiment.name}: {cell}"}
+    layers = [rename_old_keys(layer, where) for layer in layers]
+    result = table
+    for layer in layers:
+        result = merge(result, layer)
+    if experiment.own:  # ours are meant as they are
+        warn_of_changes(table, result, set().union(*map(find_stated, layers)), where)
+    return result | {"description": f"{experiment.name}: {cell}"}
 
 
 def _find_changed_settings(settings: BaseModel) -> dict[str, Any]:

@@ -47,7 +47,7 @@ _RANDAUGMENT = 2  # operations per strong view
 _AFFINE = (10.0, 0.1, 0.1, 0.05)  # of strong views: degrees, log scale, shear, shift
 _GENTLE_AFFINE = (15.0, 0.1, 0.15, 0.05)  # of weak views, for methods that have no strong ones
 _CUTOUT = 0.5
-_COLOR = (0.0, 0.0, 1.0, 0.5)  # of weak views: brightness, contrast, saturation, hue; any color
+_ANY_COLOR = (0.0, 0.0, 1.0, 0.5)  # jitter of brightness, contrast, saturation and hue
 _FEWEST_EPOCHS, _TESTS = 2, 20
 _WARMUP_STEPS = 50  # at least; with the 6 steps of a pass over 600 images, networks collapsed
 # Fine-tuning: steps, learning rates, and blocks that a CPU trains, with most weights of the trunk.
@@ -71,6 +71,7 @@ class ImageFacts:
         tuned: name of the pretrained network that is to be trained; None for another one.
         shares: of the classes among the unlabeled images; empty if even; None if unknown.
         adapts: whether the images are of two domains.
+        color_matters: whether colors alone tell the classes apart.
     """
 
     channels: int
@@ -83,6 +84,7 @@ class ImageFacts:
     tuned: str | None = None
     shares: tuple[float, ...] | None = None
     adapts: bool = False
+    color_matters: bool = False
 
 
 @dataclass(frozen=True)
@@ -394,11 +396,15 @@ def _choose_views(facts: ImageFacts, method: str) -> tuple[Table, dict[str, str]
         else "mirror images may be of another class, as those of digits are",
     }
     if facts.channels == 3 and not (facts.on_features or facts.tuned):  # these know colors
-        weak["jitter"] = _COLOR
-        reasons["transforms.weak.jitter"] = (
-            "any saturation and hue, as few labels would teach the colors that these images happen "
-            "to have; where classes differ by color, set [0, 0, 0, 0]"
-        )
+        if facts.color_matters and not facts.adapts:
+            why = "colors are kept, as they alone tell the classes of the labeled images apart"
+        else:
+            weak["jitter"] = _ANY_COLOR
+            why = (
+                "any saturation and hue, as few labels would teach the colors that these images "
+                "happen to have; where classes differ by color, set [0, 0, 0, 0]"
+            )
+        reasons["transforms.weak.jitter"] = why
     if uses_strong_views(method):
         reasons["transforms.strong.randaugment"] = (
             "strong views are also changed by so many random operations, turned, scaled and "

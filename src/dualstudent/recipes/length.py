@@ -6,7 +6,9 @@ from dualstudent.recipes.schema import Recipe
 
 
 def set_length(recipe: Recipe, epochs: int) -> Recipe:
-    """The recipe with another number of epochs; ramp-up and warm-up keep their share of it.
+    """The recipe with another number of epochs.
+
+    Ramp-up, warm-up, and what a method averages keep their share of it.
 
     Raises:
         UserError: if the recipe has stages, or its schedule does not allow that length.
@@ -27,4 +29,7 @@ def set_length(recipe: Recipe, epochs: int) -> Recipe:
     if "cosine_epochs" in schedule:
         schedule["cosine_epochs"] = round(schedule["cosine_epochs"] * ratio)
     table = recipe.model_dump(mode="json", exclude_none=True) | {"schedule": schedule}
+    if "average_from" in table["method"]:
+        first = min(round(table["method"]["average_from"] * ratio), epochs - 1)
+        table["method"]["average_from"] = max(1, first)
     return validate(table, f"with {epochs} epochs of {recipe.method.name}")

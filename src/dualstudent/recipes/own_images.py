@@ -179,6 +179,7 @@ def complete_recipe(
         tuned=_find_tuned(asked),
         shares=shares,
         adapts=check.adapts,
+        color_matters=check.color_matters,
     )
     choice = choose_recipe(facts, wanted)
     if shares and "method.distribution_alignment" in choice.reasons:

@@ -87,9 +87,8 @@ def apply_changes(table: Table, changes: Iterable[str]) -> Table:
     changes = [changes] if isinstance(changes, str) else changes
     for change in sorted(changes, key=_sets_no_name):  # names first: they reset their section
         _apply(result, change)
-    _warn_of_dropped(table, result, "settings")
     stated = {change.partition("=")[0].strip().removeprefix("method.") for change in changes}
-    _warn_of_kept_defaults(table, result, stated, "settings")
+    warn_of_changes(table, result, stated, "settings")
     return result
 
 
@@ -132,19 +131,17 @@ def merge(base: Table, over: Table) -> Table:
     return result
 
 
-def override(base: Table, over: Table, where: str) -> Table:
-    """Merge as :func:`merge`; warn of what another method, network, … does not keep.
+def warn_of_changes(before: Table, after: Table, stated: Collection[str], where: str) -> None:
+    """Warn of settings that another method, network, … of a recipe does not keep, or keeps.
 
     Args:
-        base: a recipe.
-        over: what a user changes in it; its values take precedence.
-        where: the user wrote it.
+        before: the recipe.
+        after: the changed one.
+        stated: keys of the section ``method`` that the user states.
+        where: the user states them.
     """
-    result = merge(base, over)
-    _warn_of_dropped(base, result, where)
-    own = over.get("method")
-    _warn_of_kept_defaults(base, result, own if isinstance(own, dict) else (), where)
-    return result
+    _warn_of_dropped(before, after, where)
+    _warn_of_kept_defaults(before, after, stated, where)
 
 
 def move_key(table: Table, old: str, new: str) -> Table:
@@ -201,9 +198,16 @@ def _resolve(name: str, imports: Collection[str] | None, seen: tuple[str, ...]) 
     if base.endswith(".toml"):  # relative to this file
         base = str(Path(name).parent / base)
     below = _resolve(base, imports, (*seen, name))
-    if name in list_recipe_names():  # ours are meant as they are
-        return merge(below, table)
-    return override(below, table, f"recipe {name}")
+    result = merge(below, table)
+    if name not in list_recipe_names():  # ours are meant as they are
+        warn_of_changes(below, result, find_stated(table), f"recipe {name}")
+    return result
+
+
+def find_stated(table: Table) -> set[str]:
+    """Find the keys of a section ``method``, which may be anything in a file."""
+    method = table.get("method")
+    return set(method) if isinstance(method, dict) else set()
 
 
 def _warn_of_code(table: Table, imports: Collection[str], name: str) -> None:

@@ -25,7 +25,7 @@ from dualstudent.training.measured import Measured, MeasuredErrors, count_wrong
 from dualstudent.training.on_features import cross_validate_baselines, read_features
 from dualstudent.training.trainer import Trainer
 
-LABELS_ALONE = "labels alone"
+LABELS_ALONE = "labels alone"  # name of the opponent
 _PIECE = 1024  # images that are read at a time
 
 Answer = Callable[[PreparedData, Tensor], NDArray[np.float64]]
@@ -57,6 +57,21 @@ def plan_folds(recipe: Recipe, data: PreparedData) -> Plan:
     if recipe.trunk is not None:
         return ON_FEATURES
     return _TO_CHOOSE if len(data.test_labels) else _FROM_SCRATCH
+
+
+def shorten(recipe: Recipe, plan: Plan) -> Recipe:
+    """Make the recipe of the short trainings; it stays as long if it does not allow another length.
+
+    The warm-up stays as long, in steps, as far as that is no more than a quarter: it must not be
+    shorter, or training may fail.
+    """
+    try:
+        short = set_length(recipe, math.ceil(recipe.epochs / plan.shorter))
+    except UserError:
+        return recipe  # it has stages, or other settings that ask for its length
+    warmup = min(recipe.schedule.warmup_epochs, short.epochs / 4)
+    schedule = short.schedule.model_copy(update={"warmup_epochs": warmup})
+    return short.model_copy(update={"schedule": schedule})
 
 
 def split_folds(
@@ -125,27 +140,19 @@ def hide_labels(data: PreparedData, hidden: Tensor) -> PreparedData:
     return replace(data, labels=labels, labeled=labeled, unlabeled=unlabeled)
 
 
-def train_by(
-    recipe: Recipe, epochs: int, on_epoch: Callable[[], None] = lambda: None
-) -> tuple[Answer, int]:
-    """Make an answer by training with a recipe, for fewer epochs if it allows that.
+def train_by(recipe: Recipe, on_step: Callable[[bool], None] = lambda ended: None) -> Answer:
+    """Make an answer by training with a recipe.
 
     Args:
-        recipe: the recipe of a run.
-        epochs: that suffice.
-        on_epoch: called after every epoch; may raise.
-
-    Returns:
-        The answer, and how many epochs it trains.
+        recipe: of the training.
+        on_step: called after every step, with whether an epoch has ended; may raise.
     """
-    shorter = _shorten(recipe, epochs)
 
     def answer(data: PreparedData, asked: Tensor) -> NDArray[np.float64]:
-        trainer = Trainer(_fit_batch(shorter, data), data)
+        trainer = Trainer(_fit_batch(recipe, data), data)
         try:
             while not trainer.done:
-                if trainer.advance() is not None:
-                    on_epoch()
+                on_step(trainer.advance() is not None)
             trainer.check_weights()
         finally:
             trainer.close()
@@ -153,11 +160,11 @@ def train_by(
         found = Predictions.join(predict(trainer.method, data.train, asked, seed, device))
         return found.probabilities.double().numpy()
 
-    return answer, shorter.epochs
+    return answer
 
 
 def keep_answers(answer: Answer, name: str, file: Path, on_kept: Callable[[], None]) -> Answer:
-    """Write down what is answered, so that an interrupted cross-validation continues.
+    """Write down what is answered, so that it need not be learned again after an interruption.
 
     Args:
         answer: learns, which takes long.
@@ -190,13 +197,6 @@ def _read_answers(file: Path) -> dict[str, Any]:
     return known if isinstance(known, dict) else {}
 
 
-def _shorten(recipe: Recipe, epochs: int) -> Recipe:
-    try:
-        return set_length(recipe, min(epochs, recipe.epochs))
-    except UserError:
-        return recipe  # it has stages, or other settings that ask for its length
-
-
 def _fit_batch(recipe: Recipe, data: PreparedData) -> Recipe:
     """Where all samples have a label, a batch must not be larger than what is left of them."""
     size = len(data.labeled)
@@ -211,71 +211,85 @@ class CrossValidation:
     """The errors that cross-validation found.
 
     Attributes:
-        measured: the errors in percent.
         errors: name → (n,), 1 where the answer for a hidden label is wrong, else 0.
+        parts: that were hidden, one after the other.
+        never_hidden: classes with a single labeled image.
+        epochs: of the first recipe.
     """
 
-    measured: MeasuredErrors
     errors: Mapping[str, NDArray[np.float64]]
+    parts: int
+    never_hidden: tuple[str, ...]
+    epochs: int
+
+    def measure(self, recipe: Recipe) -> MeasuredErrors:
+        """The errors in percent, beside the training of full length by a recipe."""
+        rows = {name: Measured.count(each) for name, each in self.errors.items()}
+        images = len(next(iter(self.errors.values())))
+        shorter = round(recipe.epochs / self.epochs)
+        return MeasuredErrors(
+            "cross-validation", images, rows, self.parts, shorter, self.never_hidden
+        )
 
 
 def compare_by_folds(
     data: PreparedData,
-    recipe: Recipe,
-    opponent: Recipe | None = None,
-    on_epoch: Callable[[int, int], None] = lambda done, total: None,
+    recipes: Mapping[str, Recipe],
+    plan: Plan,
+    baselines: bool = False,
+    on_step: Callable[[int, int], None] = lambda done, total: None,
     file: Path | None = None,
 ) -> CrossValidation | None:
-    """Compare a recipe and one for the labels alone; on features of a trunk, also the baselines.
+    """Compare recipes on hidden labels.
 
     Args:
         data: the data of the run.
-        recipe: of the run.
-        opponent: learns from the labels alone.
-        on_epoch: is told how many epochs of how many are done; may raise.
+        recipes: name → recipe; see :func:`shorten`.
+        plan: of the cross-validation.
+        baselines: whether to compare them, too, on features of a trunk.
+        on_step: is told after every step how many epochs of how many are done; may raise.
         file: to keep answers in, from which the same call continues; default: they are not kept.
 
     Returns:
         None if no class has two labeled images.
     """
-    plan = plan_folds(recipe, data)
-    folds = divide_labels(data, recipe.seed, plan)
-    if folds.max() < 0:
+    first = next(iter(recipes.values()))
+    folds = divide_labels(data, first.seed, plan)
+    single, parts = folds < 0, count_parts(folds, plan)
+    if not parts:
         return None
-    count, hidden = int(folds.max()) + 1, folds >= 0
-    done = total = 0
+    folds[folds >= parts] = -1  # there is no time for the others
+    done, total = 0, parts * sum(each.epochs for each in recipes.values())
 
-    def add(epochs: int = 1) -> None:
+    def add(epochs: int) -> None:
         nonlocal done
         done += epochs
-        on_epoch(done, total)
+        on_step(done, total)
 
-    recipes = {recipe.method.name: recipe} | ({LABELS_ALONE: opponent} if opponent else {})
-    answers = {}
-    for name, each in recipes.items():
-        answers[name], epochs = train_by(each, math.ceil(each.epochs / plan.shorter), add)
-        if file is not None:
-            answers[name] = keep_answers(answers[name], name, file, partial(add, epochs))
-        total += count * epochs
     add(0)
-    truth = data.labels[data.labeled].numpy()
-    found = {name: cross_validate(data, folds, answer) for name, answer in answers.items()}
-    if recipe.trunk is not None:
-        found |= cross_validate_baselines(data, folds, recipe.seed)
+    found = {}
+    for name, recipe in recipes.items():
+        answer = train_by(recipe, add)
+        if file is not None:
+            answer = keep_answers(answer, name, file, partial(add, recipe.epochs))
+        found[name] = cross_validate(data, folds, answer)
+    if baselines:
+        found |= cross_validate_baselines(data, folds, first.seed)
+    truth, hidden = data.labels[data.labeled].numpy(), folds >= 0
     errors = {name: count_wrong(each[hidden], truth[hidden]) for name, each in found.items()}
-    rows = {name: Measured.count(each) for name, each in errors.items()}
-    alone = sorted({data.classes[label] for label in truth[~hidden]})
-    measured = MeasuredErrors(
-        "cross-validation", int(hidden.sum()), rows, count, plan.shorter, tuple(alone)
-    )
-    return CrossValidation(measured, errors)
+    alone = sorted({data.classes[label] for label in truth[single]})
+    return CrossValidation(errors, parts, tuple(alone), first.epochs)
+
+
+def count_parts(folds: NDArray[np.int64], plan: Plan) -> int:
+    """Count the parts that are hidden, of all that :func:`divide_labels` found."""
+    return min(int(folds.max()) + 1, plan.hidden)
 
 
 def divide_labels(data: PreparedData, seed: int, plan: Plan = ON_FEATURES) -> NDArray[np.int64]:
     """Divide the labels of a run for cross-validation, as :func:`split_folds` does.
 
-    Labeled samples that are equal to the bit are copies of one. Parts that there is no time for
-    are never hidden.
+    Labeled samples that are equal to the bit are copies of one.
     """
     digests = [
         hashlib.sha256(image.tobytes()).hexdigest()
@@ -283,6 +297,4 @@ def divide_labels(data: PreparedData, seed: int, plan: Plan = ON_FEATURES) -> ND
         for image in read_features(data.train, piece)
     ]
     _, copies = np.unique(np.array(digests), return_inverse=True)
-    folds = split_folds(data.labels[data.labeled], copies, seed, plan.parts)
-    folds[folds >= plan.hidden] = -1
-    return folds
+    return split_folds(data.labels[data.labeled], copies, seed, plan.parts)

@@ -92,7 +92,7 @@ class Gain:
         if self.part == "test":
             return (
                 "Test images must not choose the model, and in cross-validation over the labels "
-                "neither was clearly better"
+                "the one from the labels alone was not clearly better"
             )
         return "So few images cannot tell which model is better"
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _QUANTILE = 1.96  # of the normal distribution, for 95 %
-_SHARES = {2: "half", 3: "a third"}
+_LENGTHS = {1: "as long", 2: "half as long", 3: "a third as long"}
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class MeasuredErrors:
         sentences = [
             f"Cross-validation: each of {self.images:,} labels was hidden once, in {self.folds} "
             f"parts, and predicted from the others and all images, by trainings "
-            f"{_SHARES[self.shorter]} as long; in percent, with 95 % intervals (Wilson)."
+            f"{_LENGTHS[self.shorter]}; in percent, with 95 % intervals (Wilson)."
         ]
         if self.never_hidden:
             sentences.append(

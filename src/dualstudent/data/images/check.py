@@ -11,11 +11,13 @@ from typing import Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from dualstudent.data.images.cache import DecodedImages
 from dualstudent.data.images.duplicates import find_exact_duplicates, find_near_duplicates
 from dualstudent.data.images.listing import Listing, is_text, name_lost_classes
 from dualstudent.data.splits import count_labeled
+from dualstudent.data.transforms.color_cue import color_matters
 from dualstudent.data.transforms.symmetry import may_be_mirrored
 
 # With three labels, one for validation leaves only two to learn from.
@@ -65,6 +67,7 @@ class DataCheck:
         labeled_copies: number of labeled images that equal an earlier labeled image.
         unlabeled_copies: number of unlabeled images that equal a labeled one.
         may_be_mirrored: whether mirror images look like their class.
+        color_matters: whether colors alone tell the classes apart.
         adapts: whether there is a target domain to adapt to.
         labeled_target: class → number of those labeled images that are of the target.
     """
@@ -83,6 +86,7 @@ class DataCheck:
     labeled_copies: int = 0
     unlabeled_copies: int = 0
     may_be_mirrored: bool = False
+    color_matters: bool = False
     adapts: bool = False
     labeled_target: dict[str, int] = field(default_factory=dict)
 
@@ -111,7 +115,7 @@ def check_images(images: DecodedImages, labels: int | str = "all") -> DataCheck:
     Args:
         images: in the form in which they are learned.
         labels: number or share of labels that a run may see, or "all". Whether mirror images look
-            like their class is judged by no more.
+            like their class, and whether color matters, is judged by no more.
     """
     listing = images.listing
     findings = [
@@ -122,6 +126,7 @@ def check_images(images: DecodedImages, labels: int | str = "all") -> DataCheck:
         *_check_near_duplicates(images),
         *_check_pixels(images),
     ]
+    known = _pick_labeled(images, labels)
     areas = images.sizes.astype(np.int64).prod(axis=1)
     smallest, largest = images.sizes[[areas.argmin(), areas.argmax()]].tolist()
     return DataCheck(
@@ -135,7 +140,8 @@ def check_images(images: DecodedImages, labels: int | str = "all") -> DataCheck:
         typical=int(np.median(images.sizes.min(axis=1))),
         is_gray=images.is_gray,
         size=images.pixels.shape[-1],
-        may_be_mirrored=_judge_mirroring(images, labels),
+        may_be_mirrored=may_be_mirrored(*known),
+        color_matters=color_matters(*known),
         adapts=listing.adapts,
         labeled_target=_count(listing, sorted({*listing.labeled} - {*listing.labeled_source})),
         findings=tuple(sorted(findings, key=lambda finding: finding.severity)),
@@ -152,12 +158,13 @@ def _count_copies(images: DecodedImages) -> dict[str, int]:
     }
 
 
-def _judge_mirroring(images: DecodedImages, labels: int | str) -> bool:
+def _pick_labeled(images: DecodedImages, labels: int | str) -> tuple[Tensor, Tensor]:
+    """Pixels and labels of as many labeled images as a run may see."""
     listing, given = images.listing, images.listing.labeled
     count = count_labeled(labels, len(given), len(listing.classes))
     chosen = np.array(listing.pick_evenly(given, count))
     known = torch.tensor([listing.labels[i] for i in chosen])
-    return may_be_mirrored(torch.from_numpy(images.pixels[images.rows[chosen]]), known)
+    return torch.from_numpy(images.pixels[images.rows[chosen]]), known
 
 
 def _count(listing: Listing, indices: Iterable[int]) -> dict[str, int]:
@@ -218,8 +225,8 @@ def _check_labels(listing: Listing) -> Iterable[Finding]:
         yield Finding(
             "warning",
             "there is no test part: the model is evaluated on a validation part, taken from the "
-            "labels if there are ten a class on average, and otherwise not at all; with a trunk, "
-            "by cross-validation over the labels",
+            "labels if there are ten a class on average; with fewer, or with a trunk, by "
+            "cross-validation over the labels",
         )
     elif untested := [name for name, count in test.items() if not count]:
         yield Finding("warning", f"classes without any test image: {_shorten(untested)}")
