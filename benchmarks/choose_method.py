@@ -21,6 +21,7 @@ from torch import Tensor
 from choose_defaults import train_once
 from dualstudent import PreparedData, Recipe, Transforms
 from dualstudent.batch import count_epoch_steps
+from dualstudent.data.transforms.color_cue import color_matters
 from dualstudent.data.transforms.symmetry import may_be_mirrored
 from dualstudent.recipes.chooser import ImageFacts, choose_recipe
 from dualstudent.recipes.reading import validate
@@ -39,6 +40,11 @@ TASKS: dict[str, tuple[str, dict[str, Any]]] = {
     "mnist-5k, uneven": ("mnist-5k", {"ratio": 10}),
     "mnist-5k, noisy": ("mnist-5k", {"noise": 0.6}),
     "mnist-5k, noisy, uneven": ("mnist-5k", {"noise": 0.6, "ratio": 10}),
+}
+IN_COLOR: dict[str, tuple[str, dict[str, Any]]] = {
+    f"{name}, tint {tint}": (name, {"gray": False, "tint": tint})
+    for tint in (0, 0.02, 0.05)
+    for name in ("CIFAR-10", "SVHN", "clothing, 32 px")
 }
 CHOSEN = "fixmatch"
 METHODS: dict[str, dict[str, Any]] = {
@@ -97,8 +103,8 @@ def choose_for(
     task: str, wanted: dict[str, Any], seed: int, steps: float = STEPS, per_class: int = 10
 ) -> tuple[Recipe, PreparedData]:
     """The recipe that `train --data` would choose, but for what is wanted, and its data."""
-    name, changes = TASKS[task]
-    prepare = partial(prepare_task, name, per_class, seed, gray=True, **changes)
+    name, changes = (TASKS | IN_COLOR)[task]
+    prepare = partial(prepare_task, name, per_class, seed, **({"gray": True} | changes))
     facts = state_facts(prepare(transforms=Transforms()))
     batch = choose_recipe(facts, wanted).table["batch"]
     counts = (facts.labeled, facts.unlabeled, batch["size"], batch["labeled"])
@@ -138,12 +144,14 @@ def read_pixels(data: PreparedData, positions: Tensor) -> Tensor:
 
 def state_facts(data: PreparedData) -> ImageFacts:
     pixels, shares = read_pixels(data, data.labeled), find_shares(data)
+    labels = data.labels[data.labeled]
     return ImageFacts(
-        channels=1,
+        channels=pixels.shape[1],
         size=pixels.shape[-1],
         labeled=len(data.labeled),
         unlabeled=len(data.unlabeled),
-        may_be_mirrored=may_be_mirrored(pixels, data.labels[data.labeled]),
+        may_be_mirrored=may_be_mirrored(pixels, labels),
+        color_matters=color_matters(pixels, labels),
         gpu=None,
         shares=shares.trusted if shares else None,
     )

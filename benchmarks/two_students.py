@@ -31,7 +31,7 @@ from dualstudent.stability import instability, is_guided, is_stable
 from tables import run_trials, spread, spread_of_differences, write_table
 
 RESULTS = Path(__file__).parents[1] / "results" / "two-students"
-TASKS = ("SVHN", "CIFAR-10", "mnist-5k")
+TASKS = ("SVHN", "CIFAR-10")
 OPPONENTS = ("fixmatch", "fixmatch, aligned", "freematch")
 CONFIDENT, DECAY = 0.95, 0.999
 
@@ -208,9 +208,11 @@ PAIRS: dict[str, dict[str, Any]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seeds", type=int, default=3)
-    seeds = range(parser.parse_args().seeds)
+    parser.add_argument("--variants", default=";".join((*OPPONENTS, *PAIRS)), help="with ';'")
+    asked = parser.parse_args()
+    seeds = range(asked.seeds)
     torch.set_num_threads(1)
-    for variant in (*OPPONENTS, *PAIRS):
+    for variant in asked.variants.split(";"):
         trials = [
             {"task": task, "variant": variant, "seed": seed} for task in TASKS for seed in seeds
         ]
@@ -227,18 +229,20 @@ def measure(task: str, variant: str, seed: int) -> dict[str, float]:
 
 
 def write_results(rows: list[dict[str, Any]]) -> None:
-    def select(task: str, variant: str, column: str = "error") -> list[float]:
-        return [
-            float(row[column]) for row in rows if (row["task"], row["variant"]) == (task, variant)
-        ]
+    def select(task: str, variant: str, column: str = "error") -> dict[str, float]:
+        found = (row for row in rows if (row["task"], row["variant"]) == (task, variant))
+        return {row["seed"]: float(row[column]) for row in found}
 
     table = []
     for variant in dict.fromkeys(row["variant"] for row in rows):
         cells = [variant]
         for task in TASKS:
-            errors, seconds = select(task, variant), select(task, variant, "seconds")
-            cells += [spread(errors), f"{fmean(seconds):.0f}"]
-            cells.append(spread_of_differences(errors, select(task, OPPONENTS[0])))
+            errors, others = select(task, variant), select(task, OPPONENTS[0])
+            seconds, both = select(task, variant, "seconds"), errors.keys() & others.keys()
+            cells.append(spread(list(errors.values())) if errors else "")
+            cells.append(f"{fmean(seconds.values()):.0f}" if seconds else "")
+            pairs = [[each[seed] for seed in sorted(both)] for each in (errors, others)]
+            cells.append(spread_of_differences(*pairs) if both else "")
         table.append(cells)
     columns = ("error", "seconds", f"minus {OPPONENTS[0]}")
     heads = [f"{task}: {column}" for task in TASKS for column in columns]

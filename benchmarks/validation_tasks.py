@@ -39,11 +39,13 @@ def prepare_task(
     gray: bool = False,
     ratio: float | None = None,
     noise: float = 0.0,
+    tint: float = 0.0,
 ) -> PreparedData:
     """Labels (None: all), unlabeled images, and validation images in the place of a test part.
 
     With a ratio, the first class has so many times as many images as the last one; 1: even classes.
-    Noise is the standard deviation of what is added to the pixels, once and for all.
+    Noise is the standard deviation of what is added to the pixels, once and for all. A tint is so
+    strong a change of color, of about the same hue for all images of a class.
     """
     images, labels = _load(task)
     if ratio is not None:
@@ -54,6 +56,8 @@ def prepare_task(
     if noise:
         added = generator.normal(0, 255 * noise, images.shape)
         images = (images + added).clip(0, 255).astype(np.uint8)
+    if tint:
+        images = _tint(images, labels, tint, generator)
     order = generator.permutation(len(labels))
     held_out, rest = np.split(order, [min(2_000, int(_VALIDATION * len(order)))])
     rest = rest[:most]
@@ -74,6 +78,17 @@ def _thin_out(
     sizes = (counts[kept].min() * np.geomspace(1, 1 / ratio, len(kept))).round().astype(int)
     chosen = [np.flatnonzero(labels == k)[:n] for k, n in zip(kept, sizes, strict=True)]
     return images[np.concatenate(chosen)], np.repeat(np.arange(len(kept)), sizes)
+
+
+def _tint(
+    images: NDArray[np.uint8], labels: NDArray[np.int64], tint: float, draw: np.random.Generator
+) -> NDArray[np.uint8]:
+    """Move the colors of each image, brightness kept, in a direction near that of its class."""
+    angles = 2 * np.pi * labels / (labels.max() + 1) + draw.normal(0, 0.5, len(labels))
+    blue, red = 255 * tint * np.cos(angles), 255 * tint * np.sin(angles)
+    change = np.stack([1.402 * red, -0.344 * blue - 0.714 * red, 1.772 * blue], axis=1)  # JPEG's
+    moved: NDArray[np.float64] = images + change[:, None, None]
+    return moved.clip(0, 255).astype(np.uint8)
 
 
 def _load(task: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
