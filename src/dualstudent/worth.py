@@ -14,6 +14,7 @@ from dualstudent.batch import count_epoch_steps
 from dualstudent.data.prepared import PreparedData
 from dualstudent.errors import escape_line
 from dualstudent.methods.supervised import SupervisedSettings
+from dualstudent.networks.efficientnet_lite import starts_from_run
 from dualstudent.optimization.schedules import CosineSchedule
 from dualstudent.parallel import Progress
 from dualstudent.recipes.schema import EMASettings, Recipe
@@ -29,7 +30,7 @@ from dualstudent.training.crossvalidation import (
     plan_folds,
     shorten,
 )
-from dualstudent.training.fine_tuning import start_from_labels, starts_from_run
+from dualstudent.training.fine_tuning import start_from_labels
 from dualstudent.training.gain import compute_gain, measure_gain
 from dualstudent.training.inspection import inspect_features
 from dualstudent.training.model import load_trained

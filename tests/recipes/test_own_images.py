@@ -127,6 +127,14 @@ def test_labels_are_held_out_only_if_there_are_enough_and_no_test() -> None:
     assert "19 labels for 2 classes are too few to spare any" in reasons["data.validation"]
 
 
+def test_labels_that_another_run_has_seen_are_not_held_out(tmp_path: Path) -> None:
+    start = ("network.name=efficientnet-lite0", f"network.weights={tmp_path}")
+    recipe, reasons = complete(*start)
+    assert recipe.data.validation == 0
+    assert "has seen all labels" in reasons["data.validation"]
+    assert complete(*start, "data.validation=0.2")[0].data.validation == 0.2  # as the user wants
+
+
 @pytest.mark.parametrize(
     ("wanted", "widths", "translate"),
     [

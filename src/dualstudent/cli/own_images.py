@@ -21,6 +21,7 @@ from dualstudent.data.images.decoding import Channels
 from dualstudent.data.images.listing import Listing
 from dualstudent.data.prepare import OWN_IMAGE_SIZE, prepare
 from dualstudent.data.prepared import PreparedData
+from dualstudent.networks.efficientnet_lite import starts_from_run
 from dualstudent.progress import show_progress
 from dualstudent.recipes.own_images import choose_form, complete_recipe, find_shares
 from dualstudent.recipes.schema import Recipe
@@ -190,6 +191,8 @@ def _describe_baseline(chosen: _Chosen) -> str:
         missing = "no test or validation images and no two labels of a class"
         if data.is_target is not None:
             missing = "no test images"
+        if starts_from_run(recipe.network):
+            missing = "no images whose labels the run that the network starts from has not seen,"
         return f"there are {missing} to measure by what the unlabeled images gain"
     return ""
 

@@ -79,6 +79,11 @@ def find_run(weights: str) -> Path | None:
     return path if weights not in _KNOWN and path.is_dir() else None
 
 
+def starts_from_run(network: NetworkSettings) -> bool:
+    """Return whether the weights that a network starts with are those of another run."""
+    return isinstance(network, EfficientNetLiteSettings) and find_run(network.weights) is not None
+
+
 class EfficientNetLite0Settings(EfficientNetLiteSettings, NetworkSettings):
     """Settings of EfficientNet-Lite0."""
 

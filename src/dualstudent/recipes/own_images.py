@@ -15,6 +15,7 @@ from dualstudent.data.images.decoding import Channels
 from dualstudent.data.prepare import OF_PUBLISHED
 from dualstudent.data.splits import count_held_out, count_labeled
 from dualstudent.errors import UserError
+from dualstudent.networks.efficientnet_lite import starts_from_run
 from dualstudent.recipes.chooser import (
     AS_SET,
     HEADS,
@@ -167,6 +168,10 @@ def complete_recipe(
     wanted, gpu = apply_changes({}, changes), asked.device.gpu
     by_labels = cross_validated and asked.trunk is not None and not check.adapts
     data, reasons = _choose_data(check, gpu == "cuda", by_labels, wanted.get("data", {}))
+    if starts_from_run(asked.network) and reasons["data.validation"] != AS_SET:
+        data["validation"] = 0.0
+        if not any(check.test.values()):
+            reasons["data.validation"] = "the run that the network starts from has seen all labels"
     labeled, unlabeled = _count_samples(check, data)
     facts = ImageFacts(
         data["channels"],

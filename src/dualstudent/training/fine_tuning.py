@@ -38,11 +38,6 @@ def load_start(student: Network, number: int, classes: Sequence[str]) -> None:
         student.load_pretrained()
 
 
-def starts_from_run(network: NetworkSettings) -> bool:
-    """Return whether the weights that a network starts with are those of another run."""
-    return isinstance(network, EfficientNetLiteSettings) and find_run(network.weights) is not None
-
-
 def start_from_labels(network: NetworkSettings) -> NetworkSettings | None:
     """Return the settings of a network that has learned from labels alone before training.
 
