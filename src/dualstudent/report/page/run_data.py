@@ -37,7 +37,7 @@ class RunData:
         unreadable: number of images that could not be read, in training and test.
         evaluation: of the exported network; None if the run was not evaluated.
         gain: what unlabeled images gained; None if it was not compared with the labels alone.
-        comparison: with baselines on the same features; None without a trunk.
+        comparison: errors of others on the same images; None if there are none.
         findings: training images to look at, found by their features.
         domains: source and target; None without a target.
         is_refit: whether the model is trained once more on all labels before it is used.
