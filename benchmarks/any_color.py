@@ -18,8 +18,7 @@ import torch
 
 from choose_defaults import train_once
 from choose_method import IN_COLOR, METHODS, choose_for, read_pixels
-from dualstudent import Transforms
-from dualstudent.data.transforms.color_cue import measure_color_cue
+from dualstudent import Transforms, measure_color_cue
 from tables import run_trials, spread, spread_of_differences, write_table
 from validation_tasks import prepare_task
 

@@ -23,17 +23,14 @@ from torch.nn import functional as F
 
 from choose_defaults import train_once
 from choose_method import METHODS, STEPS, choose_for
-from dualstudent.batch import Batch, Views
-from dualstudent.methods.distribution import align, update_average
-from dualstudent.methods.method import Method, MethodSettings, StudentLoss, Task
-from dualstudent.methods.pseudo_labels import PseudoLabelOptions
+from dualstudent import Batch, Method, MethodSettings, StudentLoss, Task, Views
 from dualstudent.stability import instability, is_guided, is_stable
 from tables import run_trials, spread, spread_of_differences, write_table
 
 RESULTS = Path(__file__).parents[1] / "results" / "two-students"
 TASKS = ("SVHN", "CIFAR-10")
 OPPONENTS = ("fixmatch", "fixmatch, aligned", "freematch")
-CONFIDENT, DECAY = 0.95, 0.999
+CONFIDENT, DECAY, SMALL = 0.95, 0.999, 1e-6
 
 
 class Answers(NamedTuple):
@@ -118,7 +115,7 @@ RULES: dict[str, Rule] = {
 }
 
 
-class TwoStudentsSettings(PseudoLabelOptions):
+class TwoStudentsSettings(MethodSettings):
     """Which rule labels the strong views."""
 
     name: str = "two_students:TwoStudents"
@@ -168,14 +165,13 @@ class TwoStudents(Method):
         ]
 
     def judge(self, number: int, seen: Sequence[Tensor], strong: Tensor) -> Answers:
-        update_average(self.mean[number], seen[0].mean(dim=0), DECAY)
-        mean = self.mean[number]
+        mean = self.mean[number].lerp_(seen[0].mean(dim=0).float(), 1 - DECAY)
         if self.settings.aligned:
-            seen = [align(p, torch.ones_like(mean) / len(mean), mean) for p in seen]
+            seen = [F.normalize(p / (mean + SMALL), p=1, dim=1) for p in seen]
         thresholds = torch.full_like(mean, CONFIDENT)
         if self.settings.adaptive:
-            update_average(self.confidence[number], seen[0].amax(dim=1).mean(), DECAY)
-            thresholds = self.confidence[number] * mean / mean.max()
+            top = seen[0].amax(dim=1).mean().float()
+            thresholds = self.confidence[number].lerp_(top, 1 - DECAY) * mean / mean.max()
         return Answers(seen[0], seen[-1], strong.softmax(dim=1), thresholds)
 
     def learn(self, logits: Tensor, labels: Tensor, found: tuple[Tensor, Tensor]) -> StudentLoss:

@@ -16,7 +16,7 @@ MODULES = {"dualstudent.losses", "dualstudent.mixing", "dualstudent.stability"}
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")]
 PROGRAMS = [*ROOT.glob("benchmarks/*.py"), *ROOT.glob("examples/*.py")]
 # These simulate a person who labels, and `train --data`, with parts that a user never calls alone.
-INNER = {"teach", "choose_method"}
+INNER = {"teach", "choose_method", "labels_alone"}
 
 
 def imported(path: Path) -> Iterator[tuple[str, str]]:

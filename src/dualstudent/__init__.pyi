@@ -16,6 +16,7 @@ from .data.samples import Samples as Samples
 from .data.sources.bundled import load_mnist_5k as load_mnist_5k
 from .data.splits import choose_images as choose_images
 from .data.splits import write_manifest as write_manifest
+from .data.transforms.color_cue import measure_color_cue as measure_color_cue
 from .data.transforms.normalization import Normalization as Normalization
 from .data.transforms.policy import Draw as Draw
 from .data.transforms.policy import Transform as Transform
