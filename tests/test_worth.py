@@ -17,7 +17,12 @@ from dualstudent.errors import UserError
 from dualstudent.export import export_run
 from dualstudent.recipes.reading import validate
 from dualstudent.signals import Interrupted
-from dualstudent.training.crossvalidation import LABELS_ALONE, CrossValidation
+from dualstudent.training.crossvalidation import (
+    LABELS_ALONE,
+    CrossValidation,
+    plan_folds,
+    shorten,
+)
 from dualstudent.training.gain import Gain, measure_gain, read_gain
 from dualstudent.training.inference import Predictions, predict
 from dualstudent.training.measured import read_measured
@@ -320,7 +325,7 @@ def test_there_is_no_opponent_without_something_to_compare(
     for words, says in (
         (
             ("train", "--data", "single"),
-            "no test or validation images and no two labels of a class to measure by what",
+            "gain cannot be measured: there are no test or validation images and no two labels",
         ),
         (full, ""),
         (("train", "--data", "tested", "--no-baseline"), ""),
@@ -353,7 +358,7 @@ def test_labels_that_are_too_few_to_spare_are_hidden_in_turn(
     errors = {name: row.error for name, row in measured.rows.items()}
     assert errors == {"fixmatch": gain.error, "labels alone": gain.labels_only_error}
     output = (place / "few.txt").read_text()
-    assert "in short trainings from which some labels are hidden, to measure them" in output
+    assert "in short trainings from which some labels are hidden, to measure the accuracy" in output
     assert "from resampling 30 labels, each hidden once" in output
     page = Page(run.page.read_text("utf-8"))
     assert " ".join(measured.describe()) in page.texts["p"]
@@ -397,6 +402,56 @@ def test_labels_choose_where_test_images_must_not(
     assert replace(gain, labels_only_used=False) == replace(before, labels_only_used=False)
     assert run.used == run.labels_only
     assert "In cross-validation over the labels it was clearly worse" in gain.describe()[-1]
+
+
+@pytest.mark.parametrize("rate", [None, 0.0123])
+def test_short_trainings_on_labels_alone_are_those_of_the_opponent(
+    rate: float | None, tested: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, opponent = tested.read_recipe(), tested.labels_only.read_recipe()
+    if rate is not None:
+        rated = opponent.optimizer.model_copy(update={"learning_rate": rate})
+        opponent = opponent.model_copy(update={"optimizer": rated})
+    run = train(ours, tmp_path / "run", opponent=opponent)
+    train_on_labels(run)
+    asked: list[Recipe] = []
+    refuse = UserError("stop here")
+
+    def note(data: PreparedData, recipes: Mapping[str, Recipe], *_: object) -> CrossValidation:
+        asked.append(recipes[LABELS_ALONE])
+        raise refuse
+
+    monkeypatch.setattr(worth_module, "compare_by_folds", note)
+    with pytest.warns(UserWarning, match="not cross-validated: stop here"):
+        compare(run)
+    assert run.read_result()["gain"]["chosen_on"] != "cross-validation"
+    data = prepare(ours.data, ours.seed, ours.transforms, ours.normalization)
+    expected = make_opponent(shorten(ours, plan_folds(ours, data)), data)
+    assert expected is not None
+    if rate is None:
+        assert asked == [expected]
+    else:
+        assert (asked[0].optimizer.learning_rate, asked[0].epochs) == (rate, expected.epochs)
+
+
+def test_cross_validation_tells_its_progress_from_one_beginning(
+    tested: Run, tmp_path: Path
+) -> None:
+    run = Run(Path(shutil.copytree(tested.folder, tmp_path / "run")))
+    result = run.read_result()
+    run.write_result({key: result[key] for key in result if key not in ADDED})
+    told = []
+
+    class Told:
+        def on_start(self, step: int, total: int) -> None:
+            told.append(("start", step, total))
+
+        def on_step(self, step: int) -> None:
+            told.append(("step", step, 0))
+
+    compare(run, Told())
+    assert [each for each in told if each[0] == "start"] == [("start", 0, 2)] == told[:1]
+    assert told[-1] == ("step", 2, 0)
 
 
 def test_an_opponent_that_diverges_costs_no_result(

@@ -12,7 +12,7 @@ import torch
 
 from dualstudent.batch import count_epoch_steps
 from dualstudent.data.prepared import PreparedData
-from dualstudent.errors import escape_line
+from dualstudent.errors import UserError, escape_line
 from dualstudent.methods.supervised import SupervisedSettings
 from dualstudent.networks.efficientnet_lite import starts_from_run
 from dualstudent.optimization.schedules import CosineSchedule
@@ -24,6 +24,7 @@ from dualstudent.training.callbacks import Callback
 from dualstudent.training.crossvalidation import (
     LABELS_ALONE,
     CrossValidation,
+    Plan,
     compare_by_folds,
     count_parts,
     divide_labels,
@@ -274,17 +275,19 @@ def _cross_validate(
     if not is_cross_validated(recipe, data, has_opponent):
         return None
     plan = plan_folds(recipe, data)
-    short = shorten(recipe, plan)
-    recipes = {recipe.method.name: short}
-    if has_opponent and (opponent := make_opponent(short, data)):
-        recipes[LABELS_ALONE] = opponent
+    recipes = {recipe.method.name: shorten(recipe, plan)}
+    if has_opponent:
+        recipes[LABELS_ALONE] = _shorten_opponent(run, ours, plan)
     baselines = recipe.trunk is not None and not len(data.test_labels)
     with StopRequest() as stop:
+        started = False
 
         def on_step(done: int, total: int) -> None:
+            nonlocal started
             if progress is not None:
-                if done == 0:
+                if not started:
                     progress.on_start(0, total)
+                    started = True
                 progress.on_step(done)
             if stop.received:
                 command = shlex.join(["dualstudent", "resume", str(run.folder)])
@@ -293,9 +296,20 @@ def _cross_validate(
         file = run.hidden_label_answers
         try:
             return compare_by_folds(data, recipes, plan, baselines, on_step, file)
-        except LossNotFinite as error:
+        except UserError as error:  # also if the training diverged
             warnings.warn(f"not cross-validated: {escape_line(error)}", stacklevel=3)
             return None
+
+
+def _shorten_opponent(run: Run, ours: Trainer, plan: Plan) -> Recipe:
+    """Make the recipe of the short trainings of the opponent.
+
+    That of :func:`make_opponent` averages its weights over a part of its steps, here of fewer.
+    """
+    opponent = run.labels_only.read_recipe()
+    if opponent == make_opponent(ours.recipe, ours.data):
+        return make_opponent(shorten(ours.recipe, plan), ours.data) or opponent
+    return shorten(opponent, plan)
 
 
 def _add_to_result(run: Run, added: dict[str, Any]) -> None:

@@ -115,6 +115,27 @@ def test_a_budget_for_own_images_chooses_the_other_settings_to_fit(
 
 
 @pytest.mark.usefixtures("_half_a_second_each")
+def test_a_short_budget_counts_the_whole_epochs_of_cross_validation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
+) -> None:
+    """Two epochs take 10 s, labels alone 5 s, and three times one epoch of each 22.5 s.
+
+    By the ratio of a long training, whose parts take as long as itself, two would fit into 30 s.
+    """
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DUALSTUDENT_CACHE", str(tmp_path / "cache"))
+    write_digits(tmp_path / "images", labeled=4, unlabeled=120, test=0)
+    words = ["train", "--data", "images", "--set", "batch.size=16", "--set", "batch.labeled=4"]
+    code, _, messages = command(*words, "--budget", "34s")
+    assert code == 2
+    assert "too short for one epoch of all trainings" in messages
+    code, output, messages = command(*words, "--budget", "45s")
+    assert code == 0, messages
+    assert "schedule.epochs = 2: as many as fit" in output
+    assert "about 22 s more in short trainings" in output
+
+
+@pytest.mark.usefixtures("_half_a_second_each")
 def test_a_budget_too_short_for_features_leaves_the_trunk_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
 ) -> None:

@@ -1,5 +1,6 @@
 """Cross-validation over the labels of data whose classes are known by construction."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -49,6 +50,9 @@ def make_recipe() -> Recipe:
 
 
 THREE_PARTS = Plan(parts=3, hidden=3, shorter=3)
+
+
+DAMAGED_ANSWERS = ("null", '"x"', "[[0.5]]", "[[1, 2], [3]]", '{"a": 1}')
 
 
 def make_pair() -> dict[str, Recipe]:
@@ -171,6 +175,8 @@ def test_what_a_method_averages_gets_shorter_as_well() -> None:
 
 def test_a_recipe_that_asks_for_its_length_keeps_it() -> None:
     recipe = make_recipe()
+    averaging = load_recipe("demo", [*CHANGES, "method.name=pi+fastswa", "schedule.epochs=3"])
+    assert shorten(averaging, THREE_PARTS).epochs == 3  # of one there would be nothing to average
     cyclic = CyclicSchedule(epochs=8, cosine_epochs=8, cycle_from=4, cycle_length=2)
     assert shorten(recipe.model_copy(update={"schedule": cyclic}), THREE_PARTS).epochs == 8
 
@@ -223,13 +229,15 @@ def stop_at(epoch: int) -> Callable[[int, int], None]:
     return on_step
 
 
-@pytest.mark.parametrize("damage", ["", "{", "[]", '{"pi, labels hidden: [1, 2]": [[0.5]]}'])
+@pytest.mark.parametrize(
+    "damage", ["", "{", "[]", *(f'{{"KEY": {text}}}' for text in DAMAGED_ANSWERS)]
+)
 def test_what_was_answered_before_a_stop_is_not_learned_again(damage: str, tmp_path: Path) -> None:
     data, pair, file = make_data([0, 0, 1, 1, 2]), make_pair(), tmp_path / "answers.json"
     with pytest.raises(Interrupted, match="5 of 12"):  # of 3 epochs for each of 2 parts, twice
         compare_by_folds(data, pair, THREE_PARTS, on_step=stop_at(5), file=file)
     if damage:
-        file.write_text(damage)
+        file.write_text(damage.replace("KEY", next(iter(json.loads(file.read_text())))))
     told = []
     again = compare_by_folds(
         data, pair, THREE_PARTS, on_step=lambda done, _: told.append(done), file=file

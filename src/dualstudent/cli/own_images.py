@@ -53,7 +53,20 @@ class _Chosen:
     shares: tuple[float, ...] | None  # of the classes among the unlabeled images
     forecast: Forecast
     opponent_forecast: Forecast | None
-    trainings: float  # of full length, with those of cross-validation
+
+    @property
+    def trainings(self) -> float:  # of full length, with those of cross-validation
+        return count_trainings(self.recipe, self.data, self.opponent is not None)
+
+    @property
+    def opponents(self) -> list[tuple[Recipe, Forecast]]:  # none or one
+        if self.opponent is None or self.opponent_forecast is None:
+            return []
+        return [(self.opponent, self.opponent_forecast)]
+
+    @property
+    def others(self) -> list[tuple[Recipe, Forecast]]:  # trained beside it
+        return [*self.opponents, *([(self.recipe, self.forecast)] if self.refit else [])]
 
     @property
     def refit(self) -> bool:  # on all labels, in the end
@@ -137,29 +150,38 @@ def print_next_steps(run: Run) -> None:
 
 def _fit_into(budget: Budget, chosen: _Chosen) -> _Chosen:
     """Choose as many epochs as fit into what is left of a budget, with all that is compared."""
-    trainings, left = chosen.trainings, budget.left
+    left = budget.left
     for _ in range(2):  # how often it is evaluated depends on the length, and costs time as well
-        others = [(chosen.recipe, chosen.forecast)] if chosen.refit else []
-        if chosen.opponent and chosen.opponent_forecast:
-            others.append((chosen.opponent, chosen.opponent_forecast))
-        epochs = fit_epochs(chosen.recipe, chosen.forecast, left, others, trainings)
+        epochs = _count_fitting(chosen, left)
         if chosen.recipe.trunk is not None and epochs >= chosen.recipe.epochs:
             return chosen  # heads on features are done by then; more would only fit the few labels
-        changes = [*chosen.changes, f"schedule.epochs={epochs}"]
-        recipe, _ = complete_recipe(chosen.asked, chosen.found, changes, shares=chosen.shares)
-        opponent = make_opponent(recipe, chosen.data) if chosen.opponent else None
-        why = f"as many as fit into {format_duration(budget.seconds)} here"
-        parts = {
-            "features": recipe.trunk is not None,
-            "the training on labels alone": opponent is not None,
-            "cross-validation": trainings > 1,
-            "the training on all labels": chosen.refit,
-        }
-        if counted := [name for name, is_there in parts.items() if is_there]:
-            why += f", with {' and '.join(counted)}"
-        reasons = chosen.reasons | {"schedule.epochs": why}
-        chosen = replace(chosen, recipe=recipe, opponent=opponent, reasons=reasons)
-    return chosen
+        chosen = _set_epochs(chosen, epochs)
+    # The shorter the training, the larger the part of cross-validation, whose epochs are whole.
+    while (epochs := _count_fitting(chosen, left)) < chosen.recipe.epochs:
+        chosen = _set_epochs(chosen, epochs)
+    parts = {
+        "features": chosen.recipe.trunk is not None,
+        "the training on labels alone": chosen.opponent is not None,
+        "cross-validation": chosen.trainings > 1,
+        "the training on all labels": chosen.refit,
+    }
+    why = f"as many as fit into {format_duration(budget.seconds)} here"
+    if counted := [name for name, is_there in parts.items() if is_there]:
+        why += f", with {' and '.join(counted)}"
+    return replace(chosen, reasons=chosen.reasons | {"schedule.epochs": why})
+
+
+def _count_fitting(chosen: _Chosen, seconds: float) -> int:
+    """Count the epochs that fit into so many seconds, if each costs what it costs now."""
+    recipe, forecast = chosen.recipe, chosen.forecast
+    return fit_epochs(recipe, forecast, seconds, chosen.others, chosen.trainings)
+
+
+def _set_epochs(chosen: _Chosen, epochs: int) -> _Chosen:
+    changes = [*chosen.changes, f"schedule.epochs={epochs}"]
+    recipe, _ = complete_recipe(chosen.asked, chosen.found, changes, shares=chosen.shares)
+    opponent = make_opponent(recipe, chosen.data) if chosen.opponent else None
+    return replace(chosen, recipe=recipe, opponent=opponent)
 
 
 def _list_more(chosen: _Chosen, seconds: float, baseline: bool) -> Iterator[str]:
@@ -167,33 +189,33 @@ def _list_more(chosen: _Chosen, seconds: float, baseline: bool) -> Iterator[str]
     if baseline and (line := _describe_baseline(chosen)):
         yield line
     if chosen.trainings > 1:
-        both = seconds
-        if chosen.opponent and chosen.opponent_forecast:
-            both += chosen.opponent_forecast.estimate(chosen.opponent)
-        short = format_estimate((chosen.trainings - 1) * both)
-        why = "to choose the better model" if len(chosen.data.test_labels) else "to measure them"
-        yield f"about {short} more in short trainings from which some labels are hidden, {why}"
+        short = format_estimate((chosen.trainings - 1) * (seconds + _estimate(chosen.opponents)))
+        why = "choose the better model" if len(chosen.data.test_labels) else "measure the accuracy"
+        yield f"about {short} more in short trainings from which some labels are hidden, to {why}"
     if chosen.refit:
         again = format_estimate(seconds)
         yield f"about {again} more on all labels, also those that measure it: the model to use"
 
 
+def _estimate(trained: list[tuple[Recipe, Forecast]]) -> float:
+    return sum(forecast.estimate(recipe) for recipe, forecast in trained)
+
+
 def _describe_baseline(chosen: _Chosen) -> str:
     """How long the training on the labels alone takes, or why there is none; else nothing."""
-    if chosen.opponent and chosen.opponent_forecast:
-        seconds = format_estimate(chosen.opponent_forecast.estimate(chosen.opponent))
+    if chosen.opponents:
         return (
-            f"about {seconds} more on the labels alone, to measure what the unlabeled images gain; "
-            "train --no-baseline leaves it out"
+            f"about {format_estimate(_estimate(chosen.opponents))} more on the labels alone, to "
+            "measure what the unlabeled images gain; train --no-baseline leaves it out"
         )
     recipe, data = chosen.recipe, chosen.data
     if learns_from_unlabeled(recipe, data) and not can_measure(recipe, data):
-        missing = "no test or validation images and no two labels of a class"
+        why = "there are no test or validation images and no two labels of a class"
         if data.is_target is not None:
-            missing = "no test images"
+            why = "there are no test images"
         if starts_from_run(recipe.network):
-            missing = "no images whose labels the run that the network starts from has not seen,"
-        return f"there are {missing} to measure by what the unlabeled images gain"
+            why = "the network starts from a run that has seen all labels"
+        return f"what the unlabeled images gain cannot be measured: {why}"
     return ""
 
 
@@ -248,10 +270,7 @@ def _complete(
     opponent = make_opponent(recipe, data) if baseline else None
     measure = Forecast if budget is None else measure_for_budget
     forecasts = measure(recipe, data), measure(opponent, data) if opponent else None
-    trainings = count_trainings(recipe, data, opponent is not None)
-    return _Chosen(
-        asked, changes, recipe, opponent, reasons, data, found, shares, *forecasts, trainings
-    )
+    return _Chosen(asked, changes, recipe, opponent, reasons, data, found, shares, *forecasts)
 
 
 def _decode(listing: Listing, size: int, channels: Channels) -> DecodedImages:

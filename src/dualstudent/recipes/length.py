@@ -30,6 +30,8 @@ def set_length(recipe: Recipe, epochs: int) -> Recipe:
         schedule["cosine_epochs"] = round(schedule["cosine_epochs"] * ratio)
     table = recipe.model_dump(mode="json", exclude_none=True) | {"schedule": schedule}
     if "average_from" in table["method"]:
+        if epochs < 2:
+            raise UserError(f"{recipe.method.name} averages over epochs, so it needs two or more")
         first = min(round(table["method"]["average_from"] * ratio), epochs - 1)
         table["method"]["average_from"] = max(1, first)
     return validate(table, f"with {epochs} epochs of {recipe.method.name}")

@@ -176,10 +176,10 @@ def keep_answers(answer: Answer, name: str, file: Path, on_kept: Callable[[], No
     def find_or_answer(data: PreparedData, asked: Tensor) -> NDArray[np.float64]:
         known = _read_answers(file)
         key = f"{name}, labels hidden: {asked.tolist()}"
-        found = np.array(known.get(key, []), dtype=np.float64)
-        if found.shape == (len(asked), len(data.classes)):
+        kept = _to_array(known.get(key))
+        if kept.shape == (len(asked), len(data.classes)):
             on_kept()
-            return found
+            return kept
         found = answer(data, asked)
         with atomic_write(file) as path:
             path.write_text(json.dumps(known | {key: found.tolist()}), "utf-8")
@@ -195,6 +195,14 @@ def _read_answers(file: Path) -> dict[str, Any]:
     except (FileNotFoundError, ValueError):
         return {}
     return known if isinstance(known, dict) else {}
+
+
+def _to_array(answers: Any) -> NDArray[np.float64]:
+    """Of shape () if these are no numbers, or rows of different lengths."""
+    try:
+        return np.array(answers, dtype=np.float64)
+    except (TypeError, ValueError):
+        return np.array(np.nan)
 
 
 def _fit_batch(recipe: Recipe, data: PreparedData) -> Recipe:
