@@ -83,11 +83,29 @@ def test_few_labels_a_class_do_not_tell() -> None:
     assert not color_matters(make_images([RED, BLUE], each=9), torch.arange(2).repeat_interleave(9))
 
 
-def test_of_many_or_large_images_some_are_enough() -> None:
-    small = make_images([RED, GREEN, (100, 100, 110)], each=700, noise=60)
-    labels = torch.arange(3).repeat_interleave(700)
-    expected = measure_color_cue(small[::2], labels[::2])
-    assert 0.5 < expected < 1
-    assert measure_color_cue(small, labels) == expected
-    large = small[:400].repeat_interleave(20, dim=2).repeat_interleave(20, dim=3)
-    assert measure_color_cue(large, labels[:400]) == measure_color_cue(small[:400], labels[:400])
+@pytest.mark.parametrize("in_turn", [False, True])
+def test_of_many_images_some_are_enough_in_any_order(in_turn: bool) -> None:
+    images = make_images([RED, BLUE], each=1500)
+    labels = torch.arange(2).repeat_interleave(1500)
+    order = torch.arange(3000).reshape(2, 1500).T.flatten() if in_turn else torch.arange(3000)
+    assert color_matters(images[order], labels[order])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_more_labels_do_not_make_colors_matter(seed: int) -> None:
+    # Of the same weak colors, the means of many images tell more than those of ten.
+    colors = [(100, 100, 100), (100, 100, 105), (100, 105, 100), (105, 100, 100)]
+    images = make_images(colors, each=200)
+    labels = torch.arange(4).repeat_interleave(200)
+    draw = torch.randperm(800, generator=torch.Generator().manual_seed(seed))
+    few = torch.cat([draw[labels[draw] == label][:10] for label in range(4)])
+    cues = [measure_color_cue(images[some], labels[some]) for some in (few, draw)]
+    assert cues[0] < 0.73 < cues[1]
+    assert not color_matters(images, labels)
+
+
+def test_of_large_images_some_pixels_are_enough() -> None:
+    small = make_images([RED, GREEN, (100, 100, 110)], each=100, noise=60)
+    labels = torch.arange(3).repeat_interleave(100)
+    large = small.repeat_interleave(20, dim=2).repeat_interleave(20, dim=3)
+    assert measure_color_cue(large, labels) == measure_color_cue(small, labels)

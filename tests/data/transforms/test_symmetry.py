@@ -55,13 +55,9 @@ def test_classes_that_differ_by_their_side_must_not_be_mirrored() -> None:
     assert not is_mirroring_harmless(both, torch.tensor([0, 1]).repeat(30))
 
 
-def test_of_many_images_every_nth_is_compared() -> None:
-    pixels, labels = take_digits("8x8", 100, seed=0)
-    pixels[::2] = pixels[::2].flip(3)
-    generator = torch.Generator().manual_seed(1)
-    mixed = torch.randint(256, (3000, 1, 8, 8), generator=generator).to(torch.uint8)
-    mixed[::2] = pixels.repeat(2, 1, 1, 1)[:1500]  # between them, noise
-    drawn = torch.randint(10, (3000,), generator=generator)
-    drawn[::2] = torch.from_numpy(labels).repeat(2)[:1500]
-    assert is_mirroring_harmless(mixed, drawn)
-    assert not is_mirroring_harmless(mixed.roll(1, dims=0), drawn.roll(1))
+def test_of_many_images_some_are_compared_though_classes_take_turns() -> None:
+    generator = torch.Generator().manual_seed(0)
+    half = torch.randint(256, (2, 1, 6, 3), generator=generator)
+    both = torch.cat([half, half.flip(3)], dim=3).repeat(1500, 1, 1, 1)  # equal to their mirrors
+    noisy = (both + torch.randint(80, both.shape, generator=generator)) // 2
+    assert is_mirroring_harmless(noisy.to(torch.uint8), torch.arange(3000) % 2)

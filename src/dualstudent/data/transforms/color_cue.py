@@ -1,15 +1,19 @@
 """Whether views must keep their colors: a bus may be of any color, a lemon may not."""
 
+from statistics import fmean
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+
+from dualstudent.generators import make_generator
 
 _LUMA = (0.299, 0.587, 0.114)  # of red, green and blue, as in JPEG
 _BINS, _FARTHEST = 6, 0.3  # of each axis of chroma, around gray
 _SIDE, _AT_ONCE, _MOST = 32, 100, 2000  # pixels and images, which bounds memory and time
 _CHANCE = 0.5
-_MATTERS = 0.73  # from this cue on, set by benchmarks/any_color.py
-_LABELS_TO_JUDGE = 10  # per class; with fewer, colors differ by chance
+_MATTERS = 0.73  # from this cue on, set by benchmarks/any_color.py with as many labels as here:
+_LABELS_TO_JUDGE = 10  # per class; fewer differ by chance, and of more the cue is larger
 
 
 def color_matters(pixels: Tensor, labels: Tensor) -> bool:
@@ -19,8 +23,18 @@ def color_matters(pixels: Tensor, labels: Tensor) -> bool:
         pixels: (N, channels, H, W) uint8.
         labels: (N,) int64, classes from 0; ten a class on average are enough to judge.
     """
-    enough = len(labels) >= _LABELS_TO_JUDGE * len(labels.bincount().nonzero())
-    return enough and pixels.shape[1] == 3 and measure_color_cue(pixels, labels) >= _MATTERS
+    needed = _LABELS_TO_JUDGE * len(labels.bincount().nonzero())
+    if pixels.shape[1] != 3 or len(labels) < max(1, needed):
+        return False
+    draws = _divide(labels, len(labels) // needed)[: max(1, _MOST // needed)]
+    return fmean(measure_color_cue(pixels[draw], labels[draw]) for draw in draws) >= _MATTERS
+
+
+def _divide(labels: Tensor, count: int) -> list[Tensor]:
+    """Divide samples at random into so many draws, each with its share of every class."""
+    shuffled = torch.randperm(len(labels), generator=make_generator("color cue"))
+    by_class = shuffled[labels[shuffled].argsort(stable=True)]
+    return [by_class[start::count] for start in range(count)]
 
 
 def measure_color_cue(pixels: Tensor, labels: Tensor) -> float:
@@ -46,8 +60,8 @@ def measure_color_cue(pixels: Tensor, labels: Tensor) -> float:
     """
     if not len(labels):
         return _CHANCE
-    every, step = max(1, -(-len(labels) // _MOST)), max(1, max(pixels.shape[2:]) // _SIDE)
-    pixels, labels = pixels[::every, :, ::step, ::step], labels[::every]
+    step = max(1, max(pixels.shape[2:]) // _SIDE)
+    pixels = pixels[..., ::step, ::step]
     colors = torch.cat([_describe(some) for some in torch.split(pixels, _AT_ONCE)])
     members = F.one_hot(labels).double()
     counts = members.sum(dim=0)
