@@ -135,6 +135,9 @@ def test_other_floats_are_no_fault_in_mixed_precision() -> None:
         Mine([small_network()]).losses(halves, ramp=1.0)
     with pytest.raises(UserError, match=r"view 1 is torch.bfloat16 .*float32"):
         Mine([small_network()]).losses(halves, ramp=1.0)
+    doubles = Batch(make_views(Tensor.double), LABELS)
+    with torch.autocast("cpu", torch.bfloat16), pytest.raises(UserError, match=r"torch.float64"):
+        Mine([small_network()]).losses(doubles, ramp=1.0)
 
 
 @pytest.mark.parametrize(

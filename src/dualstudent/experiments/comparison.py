@@ -27,6 +27,7 @@ from dualstudent.experiments.request import (
 from dualstudent.experiments.rows import CEILING, Row, make_ceiling, parse_row
 from dualstudent.experiments.schema import Cell
 from dualstudent.generators import preserve_rng
+from dualstudent.networks.efficientnet_lite import starts_from_run
 from dualstudent.parallel import Progress
 from dualstudent.recipes.length import set_length
 from dualstudent.recipes.own_images import (
@@ -241,9 +242,12 @@ def _prepare_cells(
             )
         data[cell] = use_trunk(recipe, prepared[key], progress)
         if not len(data[cell].test_labels):
+            why = "too few labels to spare"
+            if starts_from_run(recipe.network):
+                why = "the network starts from a run that has seen all labels"
             raise UserError(
-                f"{' '.join(recipe.data.domains)} has no test part and too few labels to "
-                "spare, so there is nothing to compare by; add test images"
+                f"{' '.join(recipe.data.domains)} has no test part, and {why}, so there is nothing "
+                "to compare by; add test images"
             )
     return data
 

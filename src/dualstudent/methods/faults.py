@@ -14,6 +14,8 @@ from torch import Tensor
 from dualstudent.batch import Batch, describe
 from dualstudent.errors import UserError
 
+_CAST = (torch.float16, torch.bfloat16, torch.float32)  # by mixed precision
+
 if TYPE_CHECKING:
     from dualstudent.methods.method import Method, StudentLoss
 
@@ -132,6 +134,6 @@ def _find_faults(method: "Method", batch: Batch) -> Iterator[str]:
 
 
 def _fits(view: Tensor, weight: Tensor) -> bool:
-    """Whether a network can take the view; mixed precision takes other floats, too."""
-    mixed = torch.is_autocast_enabled(weight.device.type) and view.is_floating_point()
+    """Whether a network can take the view; mixed precision takes other floats but doubles, too."""
+    mixed = torch.is_autocast_enabled(weight.device.type) and view.dtype in _CAST
     return view.device == weight.device and (mixed or view.dtype == weight.dtype)
