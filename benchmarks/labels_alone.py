@@ -44,6 +44,7 @@ RESULTS = Path(__file__).parents[1] / "results" / "labels-alone"
 TRIED = ("mnist-5k", "SVHN", "CIFAR-10", "clothing, even")
 AS_IT_IS = "half as long as with unlabeled images: as it is"
 LENGTHS = {AS_IT_IS: 1.0, "a quarter": 0.5, "as long": 2.0}
+LONGEST = 2.0  # of what stops by itself
 STOPS, AGAIN = "stops by itself, 8 labels a class", "as long as that, all 10"
 WITH = "with unlabeled images"
 PATIENCE = 8  # epochs
@@ -75,10 +76,10 @@ def try_all(task: str, seed: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for variant, length in LENGTHS.items():
         recipe, data = choose_for(task, {}, seed, length * STEPS)
-        opponent = oppose(recipe, data)
-        found[variant] = measure(learn(Trainer(opponent, data)), data)
+        found[variant] = measure(learn(Trainer(oppose(recipe, data), data)), data)
+    recipe, data = choose_for(task, {}, seed, LONGEST * STEPS)
     constant = ConstantSchedule(epochs=recipe.epochs, warmup_epochs=1.0, warmup_from=0.0)
-    steady = opponent.model_copy(update={"schedule": constant})
+    steady = oppose(recipe, data).model_copy(update={"schedule": constant})
     stopped, best = learn_until_it_stops(steady, data, choose_hidden(data))
     found[STOPS] = measure(stopped, data)
     as_long = constant.model_copy(update={"epochs": best})
