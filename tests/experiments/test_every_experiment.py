@@ -72,7 +72,7 @@ def test_a_kept_run_has_the_name_by_which_experiments_find_it(run: Path) -> None
 @pytest.mark.parametrize(
     ("what", "budget", "folder", "changes"),
     [
-        ("table1", "cpu", "cpu", ()),
+        ("table1", "cpu", "cpu", ("device.precision=bf16-mixed",)),
         ("ablation", "cpu", "cpu", ()),
         ("stable-samples", "cpu", "cpu", ()),
         ("domain-adaptation", "full", "whole-map", ("network.pool=7",)),
