@@ -78,13 +78,17 @@ def is_cross_validated(recipe: Recipe, data: PreparedData, has_opponent: bool) -
     return (has_opponent or measures) and can_cross_validate(recipe, data)
 
 
-def count_trainings(recipe: Recipe, data: PreparedData, has_opponent: bool) -> float:
-    """Count the trainings of full length that a run takes, with those of cross-validation."""
+def list_short_trainings(
+    recipe: Recipe, data: PreparedData, has_opponent: bool
+) -> tuple[list[Recipe], list[Recipe]]:
+    """List the recipes of cross-validation: like that of the run, and on the labels alone."""
     if not is_cross_validated(recipe, data, has_opponent):
-        return 1.0
+        return [], []
     plan = plan_folds(recipe, data)
     parts = count_parts(divide_labels(data, recipe.seed, plan), plan)
-    return 1 + parts * shorten(recipe, plan).epochs / recipe.epochs
+    short = shorten(recipe, plan)
+    opponent = make_opponent(short, data) if has_opponent else None
+    return parts * [short], parts * [opponent] if opponent else []
 
 
 def make_opponent(recipe: Recipe, data: PreparedData) -> Recipe | None:

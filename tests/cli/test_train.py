@@ -118,7 +118,7 @@ def test_a_budget_for_own_images_chooses_the_other_settings_to_fit(
 def test_a_short_budget_counts_the_whole_epochs_of_cross_validation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
 ) -> None:
-    """Two epochs take 10 s, labels alone 5 s, and three times one epoch of each 22.5 s.
+    """Two epochs take 10 s, labels alone 5 s, and three times one epoch of each 30 s.
 
     By the ratio of a long training, whose parts take as long as itself, two would fit into 30 s.
     """
@@ -126,13 +126,30 @@ def test_a_short_budget_counts_the_whole_epochs_of_cross_validation(
     monkeypatch.setenv("DUALSTUDENT_CACHE", str(tmp_path / "cache"))
     write_digits(tmp_path / "images", labeled=4, unlabeled=120, test=0)
     words = ["train", "--data", "images", "--set", "batch.size=16", "--set", "batch.labeled=4"]
-    code, _, messages = command(*words, "--budget", "34s")
+    code, _, messages = command(*words, "--budget", "38s")
     assert code == 2
     assert "too short for one epoch of all trainings" in messages
-    code, output, messages = command(*words, "--budget", "45s")
+    code, output, messages = command(*words, "--budget", "52s")
     assert code == 0, messages
     assert "schedule.epochs = 2: as many as fit" in output
-    assert "about 22 s more in short trainings" in output
+    assert "about 30 s more in short trainings" in output
+
+
+@pytest.mark.usefixtures("_half_a_second_each")
+def test_a_budget_shortens_a_training_on_features_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
+) -> None:
+    """10 steps an epoch; heads on features are trained for no more than 800 steps."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DUALSTUDENT_CACHE", str(tmp_path / "cache"))
+    write_digits(tmp_path / "images", labeled=4, unlabeled=120, test=10)
+    settings = ("batch.size=16", "batch.labeled=4", "data.image_size=32", "trunk.weights=random")
+    trunk = ("trunk.name=efficientnet-lite0", "trunk.image_size=32")
+    words = ["train", "--data", "images", "--no-baseline"]
+    words += [word for setting in (*settings, *trunk) for word in ("--set", setting)]
+    code, output, messages = command(*words, "--budget", "17s")
+    assert code == 0, messages
+    assert "schedule.epochs = 3: as many as fit into 0:00:17 here, with features\n" in output
 
 
 @pytest.mark.usefixtures("_half_a_second_each")

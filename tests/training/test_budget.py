@@ -35,9 +35,9 @@ def measure(recipe: Recipe) -> Forecast:
     return measure_for_budget(recipe, data)
 
 
-def fit(recipe: Recipe, seconds: float, others: Sequence[Recipe] = (), times: float = 1) -> int:
+def fit(recipe: Recipe, seconds: float, others: Sequence[Recipe] = ()) -> int:
     beside = [(other, measure(other)) for other in others]
-    return fit_epochs(recipe, measure(recipe), seconds, beside, times)
+    return fit_epochs(recipe, measure(recipe), seconds, beside)
 
 
 @pytest.mark.parametrize("epochs", [1, 30])
@@ -54,7 +54,6 @@ def test_what_is_trained_beside_it_has_to_fit_too() -> None:
     each = (own + beside) / recipe.epochs
     assert fit(recipe, 4.01 * each, [other]) == 4
     assert fit(recipe, 3.99 * each, [other]) == 3
-    assert fit(recipe, 4.01 * 5 * each, [other], times=5) == 4
     with pytest.raises(UserError, match="one epoch of all trainings"):
         fit(recipe, 0.99 * each, [other])
 

@@ -34,11 +34,13 @@ from dualstudent.training.trunk import TrunkTooSlow, use_trunk, use_trunk_within
 from dualstudent.training.trunk_choice import TrunkChoice, choose_trunk
 from dualstudent.worth import (
     can_measure,
-    count_trainings,
     learns_from_unlabeled,
+    list_short_trainings,
     make_opponent,
     should_refit,
 )
+
+_Trained = list[tuple[Recipe, Forecast]]
 
 
 @dataclass(frozen=True)
@@ -55,18 +57,21 @@ class _Chosen:
     opponent_forecast: Forecast | None
 
     @property
-    def trainings(self) -> float:  # of full length, with those of cross-validation
-        return count_trainings(self.recipe, self.data, self.opponent is not None)
-
-    @property
-    def opponents(self) -> list[tuple[Recipe, Forecast]]:  # none or one
+    def opponents(self) -> "_Trained":  # none or one
         if self.opponent is None or self.opponent_forecast is None:
             return []
         return [(self.opponent, self.opponent_forecast)]
 
     @property
-    def others(self) -> list[tuple[Recipe, Forecast]]:  # trained beside it
-        return [*self.opponents, *([(self.recipe, self.forecast)] if self.refit else [])]
+    def short(self) -> "_Trained":  # of cross-validation
+        found = list_short_trainings(self.recipe, self.data, self.opponent is not None)
+        forecasts = self.forecast, self.opponent_forecast or self.forecast
+        return [(one, by) for some, by in zip(found, forecasts, strict=True) for one in some]
+
+    @property
+    def others(self) -> "_Trained":  # trained beside it
+        again = [(self.recipe, self.forecast)] if self.refit else []
+        return [*self.opponents, *self.short, *again]
 
     @property
     def refit(self) -> bool:  # on all labels, in the end
@@ -150,19 +155,21 @@ def print_next_steps(run: Run) -> None:
 
 def _fit_into(budget: Budget, chosen: _Chosen) -> _Chosen:
     """Choose as many epochs as fit into what is left of a budget, with all that is compared."""
-    left = budget.left
+    left, usual = budget.left, chosen.recipe.epochs
     for _ in range(2):  # how often it is evaluated depends on the length, and costs time as well
         epochs = _count_fitting(chosen, left)
         if chosen.recipe.trunk is not None and epochs >= chosen.recipe.epochs:
-            return chosen  # heads on features are done by then; more would only fit the few labels
+            break  # heads on features are done by then; more would only fit the few labels
         chosen = _set_epochs(chosen, epochs)
     # The shorter the training, the larger the part of cross-validation, whose epochs are whole.
     while (epochs := _count_fitting(chosen, left)) < chosen.recipe.epochs:
         chosen = _set_epochs(chosen, epochs)
+    if chosen.recipe.trunk is not None and chosen.recipe.epochs == usual:
+        return chosen
     parts = {
         "features": chosen.recipe.trunk is not None,
         "the training on labels alone": chosen.opponent is not None,
-        "cross-validation": chosen.trainings > 1,
+        "cross-validation": bool(chosen.short),
         "the training on all labels": chosen.refit,
     }
     why = f"as many as fit into {format_duration(budget.seconds)} here"
@@ -173,8 +180,7 @@ def _fit_into(budget: Budget, chosen: _Chosen) -> _Chosen:
 
 def _count_fitting(chosen: _Chosen, seconds: float) -> int:
     """Count the epochs that fit into so many seconds, if each costs what it costs now."""
-    recipe, forecast = chosen.recipe, chosen.forecast
-    return fit_epochs(recipe, forecast, seconds, chosen.others, chosen.trainings)
+    return fit_epochs(chosen.recipe, chosen.forecast, seconds, chosen.others)
 
 
 def _set_epochs(chosen: _Chosen, epochs: int) -> _Chosen:
@@ -188,8 +194,8 @@ def _list_more(chosen: _Chosen, seconds: float, baseline: bool) -> Iterator[str]
     """What else is trained beside a training that takes so many seconds."""
     if baseline and (line := _describe_baseline(chosen)):
         yield line
-    if chosen.trainings > 1:
-        short = format_estimate((chosen.trainings - 1) * (seconds + _estimate(chosen.opponents)))
+    if chosen.short:
+        short = format_estimate(_estimate(chosen.short))
         why = "choose the better model" if len(chosen.data.test_labels) else "measure the accuracy"
         yield f"about {short} more in short trainings from which some labels are hidden, to {why}"
     if chosen.refit:
@@ -197,7 +203,7 @@ def _list_more(chosen: _Chosen, seconds: float, baseline: bool) -> Iterator[str]
         yield f"about {again} more on all labels, also those that measure it: the model to use"
 
 
-def _estimate(trained: list[tuple[Recipe, Forecast]]) -> float:
+def _estimate(trained: _Trained) -> float:
     return sum(forecast.estimate(recipe) for recipe, forecast in trained)
 
 

@@ -1,5 +1,6 @@
 """``dualstudent train``: train by a recipe, or on own images."""
 
+import sys
 import time
 from collections.abc import Collection
 from pathlib import Path
@@ -140,13 +141,17 @@ def _fit_into(budget: "Budget | None", recipe: "Recipe") -> "tuple[Recipe, Prepa
     from dualstudent.data.prepare import prepare
     from dualstudent.recipes.length import set_length
     from dualstudent.training.budget import fit_epochs, measure_for_budget
-    from dualstudent.worth import count_trainings
+    from dualstudent.worth import list_short_trainings
 
     data = data or prepare(recipe.data, recipe.seed, recipe.transforms, recipe.normalization)
     forecast = measure_for_budget(recipe, data)
-    trainings = count_trainings(recipe, data, has_opponent=False)
-    epochs = fit_epochs(recipe, forecast, budget.left, trainings=trainings)
-    return set_length(recipe, epochs), data
+    left, fitted, longest = budget.left, recipe, sys.maxsize
+    while True:  # whole epochs are a larger part of short trainings
+        others = [(short, forecast) for short in list_short_trainings(fitted, data, False)[0]]
+        epochs = min(longest, fit_epochs(fitted, forecast, left, others))
+        if epochs == longest:
+            return fitted, data
+        fitted, longest = set_length(recipe, epochs), epochs
 
 
 def _read_request(

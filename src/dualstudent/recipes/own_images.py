@@ -294,7 +294,6 @@ def _choose_validation(check: DataCheck, by_labels: bool) -> tuple[float, str]:
     if labels < _LABELS_TO_SPARE * classes:
         return 0.0, (
             f"{labels} labels for {classes} classes are too few to spare any (fewer than "
-            f"{_LABELS_TO_SPARE} a class on average); some are hidden in short trainings instead, "
-            "unless --no-baseline leaves these out"
+            f"{_LABELS_TO_SPARE} a class on average)"
         )
     return _VALIDATION, "there is no test part; this share of the labels is the validation part"

@@ -52,7 +52,6 @@ def fit_epochs(
     forecast: Forecast,
     seconds: float,
     others: Sequence[tuple[Recipe, Forecast]] = (),
-    trainings: float = 1.0,
 ) -> int:
     """Find how many epochs of a recipe fit into ``seconds`` on this machine.
 
@@ -62,14 +61,13 @@ def fit_epochs(
         seconds: time for training and evaluation, such as :attr:`Budget.left`.
         others: recipes and forecasts of runs that have to fit into the same time; their lengths
             stay in proportion.
-        trainings: how many trainings of this length have to fit, as cross-validation repeats them.
 
     Raises:
         UserError: if nothing is left, or not even one epoch fits.
     """
     all_of_them = [(recipe, forecast), *others]
-    each = trainings * sum(known.estimate(one) for one, known in all_of_them) / recipe.epochs
-    what = "one epoch" if len(all_of_them) == trainings == 1 else "one epoch of all trainings"
+    each = sum(known.estimate(one) for one, known in all_of_them) / recipe.epochs
+    what = "one epoch of all trainings" if others else "one epoch"
     one = f"{what}, which takes about {math.ceil(each):,} s here"
     if seconds <= 0:
         again = "features of images are kept, so try once more, or " if recipe.trunk else ""

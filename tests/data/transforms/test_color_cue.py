@@ -91,17 +91,15 @@ def test_of_many_images_some_are_enough_in_any_order(in_turn: bool) -> None:
     assert color_matters(images[order], labels[order])
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_more_labels_do_not_make_colors_matter(seed: int) -> None:
+@pytest.mark.parametrize("each", [19, 40, 200])
+def test_more_labels_do_not_make_colors_matter(each: int) -> None:
     # Of the same weak colors, the means of many images tell more than those of ten.
     colors = [(100, 100, 100), (100, 100, 105), (100, 105, 100), (105, 100, 100)]
     images = make_images(colors, each=200)
     labels = torch.arange(4).repeat_interleave(200)
-    draw = torch.randperm(800, generator=torch.Generator().manual_seed(seed))
-    few = torch.cat([draw[labels[draw] == label][:10] for label in range(4)])
-    cues = [measure_color_cue(images[some], labels[some]) for some in (few, draw)]
-    assert cues[0] < 0.73 < cues[1]
-    assert not color_matters(images, labels)
+    few = torch.arange(200).repeat(4) < each
+    assert measure_color_cue(images, labels) > 0.73
+    assert not color_matters(images[few], labels[few])
 
 
 def test_of_large_images_some_pixels_are_enough() -> None:

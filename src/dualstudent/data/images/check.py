@@ -225,8 +225,8 @@ def _check_labels(listing: Listing) -> Iterable[Finding]:
         yield Finding(
             "warning",
             "there is no test part: the model is evaluated on a validation part, taken from the "
-            "labels if there are ten a class on average; with fewer, and always on the features of "
-            "a trunk, 'train --data' hides each label once instead (cross-validation)",
+            "labels if there are ten a class on average; with fewer, and on the features of a "
+            "trunk, 'train --data' hides each label once instead (cross-validation), if it can",
         )
     elif untested := [name for name, count in test.items() if not count]:
         yield Finding("warning", f"classes without any test image: {_shorten(untested)}")

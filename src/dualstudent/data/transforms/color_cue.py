@@ -10,10 +10,11 @@ from dualstudent.generators import make_generator
 
 _LUMA = (0.299, 0.587, 0.114)  # of red, green and blue, as in JPEG
 _BINS, _FARTHEST = 6, 0.3  # of each axis of chroma, around gray
-_SIDE, _AT_ONCE, _MOST = 32, 100, 2000  # pixels and images, which bounds memory and time
+_SIDE, _AT_ONCE = 32, 100  # pixels and images, which bounds memory and time
 _CHANCE = 0.5
 _MATTERS = 0.73  # from this cue on, set by benchmarks/any_color.py with as many labels as here:
 _LABELS_TO_JUDGE = 10  # per class; fewer differ by chance, and of more the cue is larger
+_DRAWS = 10  # of so many labels, averaged
 
 
 def color_matters(pixels: Tensor, labels: Tensor) -> bool:
@@ -26,15 +27,16 @@ def color_matters(pixels: Tensor, labels: Tensor) -> bool:
     needed = _LABELS_TO_JUDGE * len(labels.bincount().nonzero())
     if pixels.shape[1] != 3 or len(labels) < max(1, needed):
         return False
-    draws = _divide(labels, len(labels) // needed)[: max(1, _MOST // needed)]
+    draws = [_draw(labels, needed, number) for number in range(_DRAWS)]
     return fmean(measure_color_cue(pixels[draw], labels[draw]) for draw in draws) >= _MATTERS
 
 
-def _divide(labels: Tensor, count: int) -> list[Tensor]:
-    """Divide samples at random into so many draws, each with its share of every class."""
-    shuffled = torch.randperm(len(labels), generator=make_generator("color cue"))
+def _draw(labels: Tensor, count: int, number: int) -> Tensor:
+    """Draw so many samples at random, of each class its share."""
+    shuffled = torch.randperm(len(labels), generator=make_generator("color cue", number))
     by_class = shuffled[labels[shuffled].argsort(stable=True)]
-    return [by_class[start::count] for start in range(count)]
+    places = (torch.arange(count) + 0.5) * len(labels) / count
+    return by_class[places.long()]
 
 
 def measure_color_cue(pixels: Tensor, labels: Tensor) -> float:
