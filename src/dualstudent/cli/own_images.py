@@ -57,19 +57,19 @@ class _Chosen:
     opponent_forecast: Forecast | None
 
     @property
-    def opponents(self) -> "_Trained":  # none or one
+    def opponents(self) -> _Trained:  # none or one
         if self.opponent is None or self.opponent_forecast is None:
             return []
         return [(self.opponent, self.opponent_forecast)]
 
     @property
-    def short(self) -> "_Trained":  # of cross-validation
+    def short(self) -> _Trained:  # of cross-validation
         found = list_short_trainings(self.recipe, self.data, self.opponent is not None)
         forecasts = self.forecast, self.opponent_forecast or self.forecast
         return [(one, by) for some, by in zip(found, forecasts, strict=True) for one in some]
 
     @property
-    def others(self) -> "_Trained":  # trained beside it
+    def others(self) -> _Trained:  # trained beside it
         again = [(self.recipe, self.forecast)] if self.refit else []
         return [*self.opponents, *self.short, *again]
 

@@ -14,7 +14,7 @@ _SIDE, _AT_ONCE = 32, 100  # pixels and images, which bounds memory and time
 _CHANCE = 0.5
 _MATTERS = 0.73  # from this cue on, set by benchmarks/any_color.py with as many labels as here:
 _LABELS_TO_JUDGE = 10  # per class; fewer differ by chance, and of more the cue is larger
-_DRAWS = 10  # of so many labels, averaged
+_DRAWS, _MOST = 10, 2000  # of so many labels, averaged; images of all draws, about
 
 
 def color_matters(pixels: Tensor, labels: Tensor) -> bool:
@@ -27,7 +27,8 @@ def color_matters(pixels: Tensor, labels: Tensor) -> bool:
     needed = _LABELS_TO_JUDGE * len(labels.bincount().nonzero())
     if pixels.shape[1] != 3 or len(labels) < max(1, needed):
         return False
-    draws = [_draw(labels, needed, number) for number in range(_DRAWS)]
+    count = 1 if len(labels) == needed else max(1, min(_DRAWS, _MOST // needed))
+    draws = [_draw(labels, needed, number) for number in range(count)]
     return fmean(measure_color_cue(pixels[draw], labels[draw]) for draw in draws) >= _MATTERS
 
 
